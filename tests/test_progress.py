@@ -55,7 +55,24 @@ def test_planned_stages_share_the_time_by_their_weight() -> None:
         with working("unplanned", 10) as bar:  # says where it is, and moves nothing
             bar.advance(5)
             assert shown() == pytest.approx(1.0)
-    assert module._SHOWN.stages == {}
+    assert module._SHOWN.bars == []
+
+
+def test_a_plan_inside_a_stage_shares_that_stage() -> None:
+    with plan({"measures": 4, "rows": 1}):
+        with working("measures", 1), plan({"norms": 1, "paths": 3}):
+            with working("norms", 1):
+                pass
+            assert shown() == pytest.approx(0.8 * 0.25)
+            with working("paths", 2) as bar:
+                bar.advance()
+                assert shown() == pytest.approx(0.8 * (0.25 + 0.75 / 2))
+        assert shown() == pytest.approx(0.8)
+        with working("measures", 1):  # a second time moves nothing
+            pass
+        assert shown() == pytest.approx(0.8)
+    with working("anew", 2):
+        assert shown() == 0.0
 
 
 def test_a_loop_that_fails_is_taken_away() -> None:

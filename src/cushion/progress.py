@@ -1,7 +1,7 @@
 """How far the work is: one line on a terminal's stderr for the whole command, nothing elsewhere.
 
-Loops may lie inside each other; an inner one fills the step of the outer one in which it runs. A
-command that knows its stages says so with `plan`, and the time left is then that of all of them.
+Loops may lie inside each other; an inner one fills the step of the outer one in which it runs. Work
+that knows its stages says so with `plan`, and the time left is then that of all of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -18,16 +19,21 @@ _EVERY = 0.2  # seconds between two looks
 
 
 class Bar:
-    """One loop under way: `done` of `total` steps, and a word on how it goes."""
+    """One loop under way: `done` of `total` steps, and a word on how it goes.
 
-    def __init__(self, what: str, total: float | None, unit: str, hidden: bool) -> None:
-        self.what, self.total, self.unit, self.hidden = what, total, unit, hidden
+    A plan is a loop over its `stages`: each loop directly inside it is the stage of that name.
+    """
+
+    def __init__(
+        self, what: str, total: float | None, unit: str = "", stages: dict[str, float] | None = None
+    ) -> None:
+        self.what, self.total, self.unit, self.stages = what, total, unit, stages
         self.done, self.note = 0.0, ""
 
     def advance(self, steps: float = 1.0) -> None:
         """So many steps more are done."""
         self.done += steps
-        if not self.hidden:
+        if self in _SHOWN.bars:
             _SHOWN.look()
 
     def reach(self, done: float) -> None:
@@ -42,28 +48,26 @@ class Bar:
     def fraction(self) -> float:
         return min(1.0, self.done / self.total) if self.total else 0.0
 
+    def share(self, inner: str) -> float:
+        """How much of this loop the loop of that name, directly inside it, is."""
+        part = 1.0 if self.stages is None else self.stages.get(inner, 0.0)
+        return part / self.total if self.total else 0.0
+
 
 class _Shown:
-    """The line on the terminal, the loops under way (outermost first) and the stages planned."""
+    """The line on the terminal, and the loops under way, outermost first."""
 
     def __init__(self) -> None:
         self.bars: list[Bar] = []
-        self.stages: dict[str, float] = {}
-        self.finished: set[str] = set()
         self.began = self.looked = self.reached = 0.0
         self.line: Any = None
 
     def fraction(self) -> float:
         """Of all the work that is known of."""
         part, share = 0.0, 1.0
-        for bar in self.bars:
+        for bar, inner in zip_longest(self.bars, self.bars[1:]):
             part += share * bar.fraction
-            share /= bar.total or 1.0
-        whole = sum(self.stages.values())
-        if whole:
-            current = self.stages.get(self.bars[0].what, 0.0) if self.bars else 0.0
-            past = sum(self.stages[stage] for stage in self.finished)
-            part = (past + current * part) / whole
+            share *= bar.share(inner.what) if inner else 1.0
         self.reached = max(self.reached, part)  # a stage of several loops never goes back
         return self.reached
 
@@ -84,17 +88,11 @@ class _Shown:
             self.line = Progress(words, BarColumn(), left, console=shown, transient=True)
             self.line.add_task("", total=1.0, left="")
             self.line.start()
-        loops = [f"{bar.what} {_steps(bar)} {bar.note}".strip() for bar in self.bars]
+        loops = [f"{bar.what} {_steps(bar)} {bar.note}".strip() for bar in self.bars if bar.what]
         fraction = self.fraction()
         rest = _time((now - self.began) * (1 - fraction) / fraction) if fraction > 0.01 else ""
         task = self.line.task_ids[0]
         self.line.update(task, completed=fraction, description=": ".join(loops), left=rest)
-
-    def rest(self) -> None:
-        """Nothing is under way any more: take the line away."""
-        if self.line is not None:
-            self.line.stop()
-        self.line, self.stages, self.finished, self.reached = None, {}, set(), 0.0
 
 
 _SHOWN = _Shown()
@@ -110,39 +108,33 @@ def _time(seconds: float) -> str:
 
 
 @contextmanager
-def plan(stages: Mapping[str, float]) -> Iterator[None]:
-    """The stages of a command with about how long each takes beside the others, by `what`."""
-    outer = not _SHOWN.bars and not _SHOWN.stages
-    if outer:
-        _SHOWN.began, _SHOWN.stages = time.monotonic(), dict(stages)
-    try:
-        yield
-    finally:
-        if outer:
-            _SHOWN.rest()
-
-
-@contextmanager
-def working(
-    what: str, total: float | None = None, unit: str = "", *, hidden: bool = False
-) -> Iterator[Bar]:
-    """A piece of work that says itself how far it is; a hidden one is shown to nobody."""
-    bar = Bar(what, total, unit, hidden)
-    if hidden:
-        yield bar
-        return
-    if not _SHOWN.bars and not _SHOWN.stages:
-        _SHOWN.began = time.monotonic()
+def _under_way(bar: Bar) -> Iterator[Bar]:
+    outer = _SHOWN.bars[-1] if _SHOWN.bars else None
+    if outer is None:
+        _SHOWN.began, _SHOWN.reached = time.monotonic(), 0.0
     _SHOWN.bars.append(bar)
     try:
         yield bar
     finally:
         _SHOWN.bars.remove(bar)
-        if not _SHOWN.bars:
-            if what in _SHOWN.stages:
-                _SHOWN.finished.add(what)
-            elif not _SHOWN.stages:
-                _SHOWN.rest()
+        if outer is not None and outer.stages is not None:
+            outer.advance(outer.stages.pop(bar.what, 0.0))
+        if not _SHOWN.bars and _SHOWN.line is not None:
+            _SHOWN.line.stop()
+            _SHOWN.line = None
+
+
+def plan(stages: Mapping[str, float]) -> AbstractContextManager[Bar]:
+    """The stages of a piece of work with about how long each takes beside the others, by `what`."""
+    return _under_way(Bar("", sum(stages.values()), stages=dict(stages)))
+
+
+def working(
+    what: str, total: float | None = None, unit: str = "", *, hidden: bool = False
+) -> AbstractContextManager[Bar]:
+    """A piece of work that says itself how far it is; a hidden one is shown to nobody."""
+    bar = Bar(what, total, unit)
+    return nullcontext(bar) if hidden else _under_way(bar)
 
 
 def progress(

@@ -133,7 +133,7 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         {"d": (1e-9,)},
         "`d` must be numbers of at least 1e-06",
     ),
-    "grid": (lambda: trained("mlp")[0], digits, {"grid": "1"}, "from 2 to 32"),
+    "grid": (lambda: trained("mlp")[0], digits, {"grid": "1"}, "bits of a weight, 2 to 32"),
     "constants": (lambda: trained("mlp")[0], digits, {"subgaussian": "1,2"}, "the numbers a,b,t"),
     "sketch's option": (
         lambda: trained("mlp")[0],

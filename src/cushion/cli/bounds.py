@@ -16,6 +16,7 @@ from cushion.errors import BadInput
 from cushion.measures.family import View
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.numerics import counted
+from cushion.progress import plan
 from cushion.theorems.options import EXAMPLES, BoundOptions
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def _bounds(args: argparse.Namespace, how: BoundOptions, weights: str = "--weigh
         holdout = None
     options.say_if_untrained(args, weights)
     given = {"holdout": holdout, "init": net.init, "options": how, "name": args.net}
-    return bounds(net.module, data, **given)
+    with plan({"measures": 6, "sharpness": 2, "noisy nets": 2}):
+        return bounds(net.module, data, **given)
 
 
 def views(found: BoundsTable) -> Iterator[View]:

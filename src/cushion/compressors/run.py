@@ -35,6 +35,7 @@ from cushion.measures.norms.layers import squared_distance
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import traced
 from cushion.nets.network import Network
+from cushion.progress import plan, working
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.occam import parse_delta
 from cushion.theorems.records import Bound
@@ -117,9 +118,12 @@ def compress_model(
     net, start = chosen.prepare(net, start)
     subject = resolve_name(chosen.subject)(net, start, sample, method, options, float(exact), seed)
     notes = {"method": method, "seed": seed, **chosen.settings(options)}
-    found, tried, curve = choice.take_best(chosen, subject, exact, notes)
-    found = replace(found, holdout=holdout)
-    summary, certificate = _report(chosen, found, tried, curve, exact)
+    with plan({"candidates": 2, "promises": 1}):
+        with working("candidates", 1):
+            found, tried, curve = choice.take_best(chosen, subject, exact, notes)
+        found = replace(found, holdout=holdout)
+        with working("promises", 1):
+            summary, certificate = _report(chosen, found, tried, curve, exact)
     return Compressed(found.compressed, summary, certificate)
 
 

@@ -21,6 +21,7 @@ from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure, traced
 from cushion.nets.network import Network
 from cushion.numerics import binomial_inverse, occam_log_delta
+from cushion.progress import working
 from cushion.theorems import pac_bayes
 from cushion.theorems.capacities import figure_two, norm_capacities, rankings, size_and_lipschitz
 from cushion.theorems.facts import NetFacts
@@ -96,7 +97,8 @@ def bounds(
         "init": initial,
     }
     families = ["norms", "paths", "conditions", "stability"]
-    found = measure(net, sample, only=families, spectra=False, **how)
+    with working("measures", 1):
+        found = measure(net, sample, only=families, spectra=False, **how)
     sharpness, why_flat = None, "sharpness was not asked for (0 draws)"
     try:
         sharpness = measure_sharpness(net, sample, options.sharpness)
