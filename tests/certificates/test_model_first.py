@@ -41,6 +41,15 @@ def test_the_old_order_works_and_warns(data: object) -> None:
         assert verb(data, MODEL) == (MODEL, data, 1.0)
 
 
+@pytest.mark.parametrize("net", ["runs/small", DATA, 3])
+def test_what_is_no_net_is_called_by_its_kind(net: object) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for call in (lambda: verb(net, DATA), lambda: verb(net, data="digits")):
+            with pytest.raises(BadInput, match="Module or None, not a "):
+                call()
+
+
 def test_certify_still_takes_data_first() -> None:
     with (
         pytest.warns(DeprecationWarning, match="certify"),

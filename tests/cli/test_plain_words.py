@@ -51,6 +51,12 @@ def test_rows_are_told_apart_in_every_part(monkeypatch: pytest.MonkeyPatch) -> N
     assert all("plotted" in part and "printed" in part for part in parts)
 
 
+def test_an_accent_takes_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = render.table(["lemma", "what"], [["Lemma 9", "‖f\u0302(x) - f(x)‖ over " * 9]])
+    assert render.fitted(text) == text
+
+
 @pytest.mark.parametrize(
     "words",
     [

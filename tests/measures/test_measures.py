@@ -254,6 +254,6 @@ def test_nets_in_double_precision_are_measured_and_charged_as_such() -> None:
 
 def test_the_old_order_of_arguments_is_told_apart() -> None:
     net, data = mlp(), sample((3, 4))
-    for function in (cushion.measure, cushion.margins):
-        with pytest.raises(BadInput, match=r"net comes first.*call measure\(model, data\)"):
+    for function in (cushion.measure, cushion.margins, cushion.bounds):
+        with pytest.raises(BadInput, match="the net comes first and the data second"):
             function(data, net)  # type: ignore[operator]

@@ -131,7 +131,9 @@ def test_missing_and_foreign_files(tmp_path: Path, saved: Path) -> None:
     )
     assert "holds weights without a net" in refusal(tmp_path / "w.pt")
     assert "names no factory" in refusal(tmp_path / "w.py")
-    assert "`weights` goes with file.py:factory" in refusal(saved, weights=saved)
+    assert "goes with file.py:factory" in (said := refusal(saved, weights=saved))
+    assert said.endswith("leave it out")
+    assert refusal(tmp_path / "w.py", weights=saved).endswith("w.py:FACTORY")
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1, -200])

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from cushion.errors import BadInput
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -14,12 +16,16 @@ R = TypeVar("R")
 def model_first(verb: Callable[P, R]) -> Callable[P, R]:
     """A verb(model, data, ...) that still understands verb(data, model=..., ...), and warns.
 
-    What is not None and has no `forward` is no model.
+    What is not None and has no `forward` is no model; of two such the first is a mistake.
     """
 
     @wraps(verb)
     def called(*args: Any, **options: Any) -> R:
-        if args and not (args[0] is None or hasattr(args[0], "forward")):
+        are_models = [one is None or hasattr(one, "forward") for one in args[:2]]
+        if are_models == [False, False] or (are_models == [False] and "data" in options):
+            kind = type(args[0]).__name__
+            raise BadInput(f"the net must be a torch.nn.Module or None, not a {kind}")
+        if are_models[:1] == [False]:
             name = verb.__name__
             warnings.warn(
                 f"{name}(data, model=model) is deprecated: write {name}(model, data), with None "

@@ -114,7 +114,7 @@ def views(found: BoundsTable) -> Iterator[View]:
     yield View(title, explicit, "name shown vacuous source meaning")
     plotted = [bound for bound in rest if bound.form != "stated"]
     title = "Measures: up to constants, as the papers plot them; they rank nets and prove nothing"
-    yield View(title, plotted, "name form capacity_log10 shown vacuous source meaning")
+    yield View(title, plotted, "name form capacity_log10 shown source meaning")
     silent: dict[str, list[str]] = {}
     for bound in found.bounds:
         if bound.abstains:

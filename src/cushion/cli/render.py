@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rich.cells import cell_len
+
 from cushion.measures.family import View, column_of
 from cushion.numerics import percent_up
 from cushion.records import Column, Record, columns_of
@@ -41,9 +43,11 @@ def fitted(text: str) -> str:
     most = _asked() or sys.maxsize
     lines = []
     for line in text.split("\n"):
+        if cell_len(line) <= most:
+            lines.append(line)
+            continue
         inner = " " * (len(line) - len(line.lstrip()) + 2)
-        wrapped = textwrap.wrap(line, most, subsequent_indent=inner, break_on_hyphens=False)
-        lines += wrapped if len(line) > most else [line]
+        lines += textwrap.wrap(line, most, subsequent_indent=inner, break_on_hyphens=False)
     return "\n".join(lines)
 
 

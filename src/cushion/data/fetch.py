@@ -60,7 +60,7 @@ def get(name: str, root: Path | None = None) -> Path:
         raise BadInput(f"{name}: no set of that name; the named sets are {known}")
     if named.package is None:
         fault = f"nothing to get, since this set {named.origin}"
-        raise BadInput(f"{name}: {fault}; use it with `data` = {name}")
+        raise BadInput(f"{name}: {fault}; use it by its name")
     home = (root or store.root()) / name
     try:
         home.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ def measure(
     chosen = _options({"margins": MarginOptions(epsilon), **options})
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
-    net, sample = _subject(model, data)
+    net, sample = subject(model, data)
     initial = None if init is None else traced(init, sample)
     if initial is not None:
         check_alike(net, initial, "the initialisation")
@@ -85,7 +85,7 @@ def margins(
     model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH
 ) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
-    return one_pass(*_subject(model, data), batch, norms=False, margins=True)["margins"]
+    return one_pass(*subject(model, data), batch, norms=False, margins=True)["margins"]
 
 
 def noise_sensitivity(
@@ -105,13 +105,14 @@ def noise_sensitivity(
     draws [B, *shape] from a torch.Generator; `scale` multiplies it (sphere with scale 0.1: noise of
     10 %). Names are those of `table.layers`.
     """
-    net, sample = _subject(model, data)
+    net, sample = subject(model, data)
     return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
 
 
-def _subject(model: nn.Module | Network, data: Dataset | str) -> tuple[Network, Dataset]:
+def subject(model: nn.Module | Network, data: Dataset | str) -> tuple[Network, Dataset]:
+    """The traced net and its sample."""
     if isinstance(data, nn.Module | Network):
-        raise BadInput("the net comes first and the data second: call measure(model, data)")
+        raise BadInput("the net comes first and the data second: swap the two")
     sample = as_dataset(data)
     return traced(model, sample), sample
 

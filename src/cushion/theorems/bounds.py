@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from cushion.data import Dataset, as_dataset
+from cushion.data import Dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
 from cushion.measures.norms.layers import squared_distance
@@ -18,7 +18,7 @@ from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
-from cushion.measures.table import measure, traced
+from cushion.measures.table import measure, subject, traced
 from cushion.nets.network import Network
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.progress import working
@@ -78,11 +78,10 @@ def bounds(
     before training, the versions from initialisation. The model is not changed.
     """
     options = options or BoundOptions()
-    sample = as_dataset(data)
-    check_holdout(holdout, sample)
     exact = parse_delta(str(options.delta))
     delta = float(exact)
-    net = traced(model, sample)
+    net, sample = subject(model, data)
+    check_holdout(holdout, sample)
     initial = None if init is None else traced(init, sample)
     if initial is not None:
         check_alike(net, initial, "the initialisation")
@@ -107,7 +106,7 @@ def bounds(
     facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     held = None if holdout is None else look_at(net, holdout).errors
     nets, flat = (net, sample, initial, holdout, held), (sharpness, why_flat)
-    subject = Subject(*nets, exact, options, facts, found.net, *flat)
+    about = Subject(*nets, exact, options, facts, found.net, *flat)
     assumed = [*_ASSUMED, *([_INITIAL] if initial else []), *([_HELD_OUT] if holdout else [])]
     return BoundsTable(
         net=name,
@@ -123,7 +122,7 @@ def bounds(
         margin_loss=facts.margin_loss,
         holdout_errors=held,
         holdout_m=None if holdout is None else len(holdout),
-        bounds=tuple(row for argument in ARGUMENTS for row in argument(subject)),
+        bounds=tuple(row for argument in ARGUMENTS for row in argument(about)),
         assumptions=tuple(assumed),
     )
 

@@ -153,6 +153,6 @@ MAGNITUDE = Pruning(
 )
 SKETCH = Sketching(
     "sketch",
-    "the same, each layer stored as a sketch A X Bᵀ and recovered by its smallest ℓ1 norm",
+    "magnitude, each layer stored as a sketch A X Bᵀ and recovered by its smallest ℓ1 norm",
     ("m", "ones", *_PRUNING),
 )

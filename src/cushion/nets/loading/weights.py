@@ -120,7 +120,8 @@ def load_net(
             _fill(module, _read_state(Path(weights)), str(weights))
         net = LoadedNet(module, None, {})
     elif weights is not None:
-        raise BadInput(f"`weights` goes with file.py:factory, but the net is {text}; leave it out")
+        way = f"write {text}:FACTORY" if text.endswith(".py") else "leave it out"
+        raise BadInput(f"`weights` goes with file.py:factory, but the net is {text}; {way}")
     elif text.endswith(".pt2"):
         net = LoadedNet(_load_program(Path(text), trust), None, {})
     else:
