@@ -75,6 +75,16 @@ def test_a_plan_inside_a_stage_shares_that_stage() -> None:
         assert shown() == 0.0
 
 
+def test_the_line_never_goes_back() -> None:
+    with working("stage", 1):
+        for _ in progress(range(4), "first loop of it"):
+            pass
+        seen = shown()
+        with working("second loop of it", 4) as bar:
+            bar.advance()
+            assert shown() >= seen
+
+
 def test_a_loop_that_fails_is_taken_away() -> None:
     with pytest.raises(ZeroDivisionError), working("broken", 2):
         raise ZeroDivisionError

@@ -59,6 +59,10 @@ def test_a_bad_value_gets_one_sentence_that_names_its_option(name: str) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_as_many_values_as_may_be_tried() -> None:
+    assert len(HeavyTailOptions(tau=tuple(range(1, 65))).taus) == 64
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

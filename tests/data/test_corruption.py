@@ -117,6 +117,12 @@ def test_a_larger_confusion_set_joins_the_same_true_rows(sample: Dataset) -> Non
     assert rows_of(large)[:600] == rows_of(small)
     assert large.y[:600].tolist() == small.y.tolist()
     assert len(with_confusion_set(sample, 500, 0, seed=7)) == 500
+    assert len(with_confusion_set(sample, 1500, 500, seed=7)) == 2000
+
+
+def test_the_nearest_number_of_rows_gets_random_labels(sample: Dataset) -> None:
+    (said,) = randomize_labels(sample, 0.00075, seed=0).history  # 1.5 rows: to even
+    assert "on 2 of 2000 rows" in said
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_unknown_and_embedded_names(world: World) -> None:
         get("mnits")
     with pytest.raises(
         BadInput,
-        match=r"^digits: nothing to get, since this set ships inside scikit-learn; use it by its name",
+        match=r"^digits: nothing to get, since this set ships inside scikit-learn; use it by ",
     ):
         get("digits")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss
-from cushion.nets.operations import Affine, MaxPool
+from cushion.nets.operations import Affine, AvgPool, MaxPool
 from cushion.nets.tracing import trace
 from cushion.theorems.net_facts import _after, gather, in_unit_cube, look_at
 
@@ -51,6 +52,19 @@ def test_steps_between_layers_are_as_lipschitz_as_said(case) -> None:
             change = change.flatten(1)
             assert bool((moved.norm(dim=1) <= two * change.norm(dim=1) * (1 + 1e-9)).all())
             assert bool((moved.abs().amax(1) <= sup * change.abs().amax(1) * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize("include_pad", [False, True])
+def test_no_average_stretches_more_than_said(ceil: bool, include_pad: bool) -> None:
+    """The whole map, also where an edge cuts windows short: its ℓ2 norm is at most the constant."""
+    for kernel, stride, size in itertools.product((2, 3), (1, 2, 3), (5, 6, 7, 8)):
+        for padding in (0, 1):
+            shape = (kernel,) * 2, (stride,) * 2, (padding,) * 2
+            op = AvgPool(*shape, ceil, include_pad, None)
+            impulses = torch.eye(size * size, dtype=torch.float64).reshape(-1, 1, size, size)
+            norm = float(torch.linalg.matrix_norm(op(impulses).flatten(1), 2))
+            assert norm <= op.lipschitz((1, size, size))[0] + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.theorem_cases import facts, layer, random_net, run
 
 from cushion.theorems.facts import lifted_frobenius, lifted_l1_inf, lifted_spectral
 from cushion.theorems.logs import at_least, at_most, log_sum, price
-from cushion.theorems.norms import cells, covered, noise_tolerance, peeled, rebalanced
+from cushion.theorems.norms import _l2_1, cells, covered, noise_tolerance, peeled, rebalanced
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 1, (200, 6))
@@ -150,6 +150,17 @@ def test_covering_by_its_formula_without_biases() -> None:
     assert covered(net)[1].value < covered(net)[0].value  # type: ignore[operator]
 
 
+def test_the_constant_input_has_a_row_of_its_own_but_in_the_last_layer() -> None:
+    a, b = RNG.normal(size=(4, 3)), RNG.normal(size=4)
+    rows = np.linalg.norm(a, axis=1).sum() + 2 * np.linalg.norm(b)
+    one = layer(a, b)
+    assert _l2_1(False, one, True, True) == pytest.approx(rows)
+    assert _l2_1(False, one, True, False) == pytest.approx(rows + 1)
+    moved = layer(a, b, start=0.5 * a)
+    half = np.linalg.norm(0.5 * a, axis=1).sum() + 2 * np.linalg.norm(b)
+    assert _l2_1(True, moved, True, False) == pytest.approx(half)
+
+
 def test_maurey_covers_a_layer_with_the_norm_of_rows() -> None:
     """The lemma behind the covering number: averages of n of 2·in·out atoms reach X Aᵀ within
     ‖A‖_{2,1}‖X‖_F/√n.
@@ -193,6 +204,8 @@ def test_noise_of_the_stated_size_moves_no_score_by_a_quarter_margin(
     so_far = np.cumprod(factors)
     weights = [c * a for c, a in zip(factors, weights, strict=True)]
     biases = [c * b for c, b in zip(so_far, biases, strict=True)]
+    for new, b in zip(layers, biases, strict=True):
+        assert new.bias_largest == pytest.approx(np.abs(b).max())
     before = run(weights, biases, X)
     quiet = 0
     for _ in range(200):

@@ -117,7 +117,7 @@ def load_compressed(path: str | Path) -> CompressedNet:
         with np.errstate(over="ignore", invalid="ignore"):
             _check_finite(found.network)
     except CushionError as problem:
-        raise Malformed(f"{path} is damaged: {problem}") from None
+        raise Malformed(f"{path} is damaged: {problem}; write it again") from None
     return found
 
 

@@ -105,7 +105,7 @@ def _read(path: str | Path) -> bytes:
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError as problem:
-        raise BadInput(f"{path}: cannot be read ({problem.strerror})") from None
+        raise BadInput(f"{path}: cannot be read ({problem.strerror}); name a certificate") from None
     except ValueError:
         raise BadInput(f"{str(path)!r} cannot be the name of a file") from None
     if len(content) > _MOST_BYTES:
