@@ -78,11 +78,10 @@ def test_a_plan_inside_a_stage_shares_that_stage() -> None:
 def test_the_line_never_goes_back() -> None:
     with working("stage", 1):
         for _ in progress(range(4), "first loop of it"):
-            pass
-        seen = shown()
+            seen = shown()
         with working("second loop of it", 4) as bar:
             bar.advance()
-            assert shown() >= seen
+            assert shown() >= seen == 0.75
 
 
 def test_a_loop_that_fails_is_taken_away() -> None:
