@@ -148,3 +148,13 @@ def test_a_refusal_leaves_no_folder_behind(
     words = f"reproduce arora2018-table1 --from-records -o {out}"
     assert ask(capsys, *words.split())[0] == 2
     assert not out.exists()
+
+
+@pytest.mark.parametrize("family", ["norms", "spectra", "paths", "margins", "sharpness"])
+def test_the_net_beside_is_shown_by_every_family(
+    capsys: pytest.CaptureFixture[str], family: str
+) -> None:
+    words = f"measure {NET} --only {family}"
+    alone = ask(capsys, *words.split())[1]
+    assert "beside" not in alone
+    assert "beside" in ask(capsys, *words.split(), "--beside", "random")[1]

@@ -45,8 +45,7 @@ def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
     """The gap between f's two largest scores up to which an answer counts as a disagreement.
 
     largest: [m], the largest magnitude among f's scores of each row of the *sample*. The rule is
-    fixed: 10^-4 times their median, rounded up to two digits. It never looks at the unlabelled
-    inputs.
+    fixed: 10^-4 times their median, rounded up to two digits. The unlabelled inputs play no part.
 
     >>> choose_tolerance(np.array([9.0, 12.345, 50.0]))
     Decimal('0.0013')

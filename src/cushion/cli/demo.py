@@ -1,7 +1,6 @@
 """`make demo`: from nothing to a verified certificate on the embedded digits, each step a command.
 
-Every step runs in a process of its own; the last one knows nothing but the certificate file and the
-data.
+Every step runs in a process of its own; the last one knows only the certificate file and the data.
 """
 
 from __future__ import annotations

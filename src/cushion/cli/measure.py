@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cushion.cli import options
@@ -14,6 +16,7 @@ from cushion.data.files import check_writable, write_whole
 from cushion.errors import BadInput
 from cushion.measures.conditions.family import ConditionOptions
 from cushion.measures.families import FAMILIES
+from cushion.measures.family import Family, View
 from cushion.records import Options
 from cushion.records.options import options_of
 
@@ -117,5 +120,13 @@ def describe(found: MeasureTable) -> str:
     lines = [f"{size}, on {net.m} examples of {net.data} ({found.note})"]
     if not net.is_chain:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
-    shown = [view for family in FAMILIES if family.measured(found) for view in family.shown(found)]
-    return show(["\n".join(lines), *shown])
+    shown = [_views(family, found) for family in FAMILIES if family.measured(found)]
+    return show(["\n".join(lines), *chain(*shown)])
+
+
+def _views(family: Family, found: MeasureTable) -> list[View]:
+    """What the family shows; where it leaves out the net beside it, that one's own views do."""
+    own, twins = list(family.shown(found)), list(family.shown(found.beside or found))
+    if found.beside is None or len(own) != len(twins) or any(view.beside for view in own):
+        return own
+    return [replace(view, beside=twin.rows) for view, twin in zip(own, twins, strict=True)]

@@ -56,8 +56,7 @@ def compress(
     init: nn.Module | None = None,
     **options: Value,
 ) -> Compressed[Any]:
-    """Compress: search for a net with a small Occam bound on `data`, or compress `model` itself, as
-    the method says.
+    """Search for a net with a small Occam bound on `data`, or compress `model`, as the method says.
 
     integer, subspace, supermask search: with a model, the net also imitates the model's scores; the
     certificate is about the net that was found, not about the model. `report` is told now and then

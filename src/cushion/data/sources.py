@@ -2,8 +2,7 @@
 may follow, as in `cifar10,subset=10000,random-labels=1,seed=3`.
 
 Steps change the sample only; the held-out part stays as it is. All of them use the one seed, and
-each is written into the sample's history, so the fingerprint and the history together say which
-rows were used.
+each is written into the sample's history, so fingerprint and history say which rows were used.
 """
 
 from __future__ import annotations

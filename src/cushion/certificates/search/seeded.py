@@ -2,8 +2,7 @@
 
 What a seed makes costs nothing, so these nets are wider than those of the integer search. Each try
 trains one plan on cross-entropy plus the price of its bits, as the integer search does. Nothing in
-here is trusted: what counts is the message of the net that comes out, and its error count by exact
-evaluation.
+here is trusted: what counts is the message of the net found, and its errors by exact evaluation.
 """
 
 from __future__ import annotations

@@ -138,8 +138,7 @@ def lemma_grid(net: Network, pruned: Network, masks: Sequence[Tensor]) -> Grid:
     """The coarsest powers of two that Lemma 4.4 (corrected) allows: (ρ/2)√(J·overlap) ≤ ‖A‖₂/L -
     ‖Δ‖₂.
 
-    None for a layer where pruning alone leaves no room, or where a weight would take more than 16
-    bits.
+    None for a layer where pruning alone leaves no room, or a weight would take over 16 bits.
     """
     depth = len(net.affine_layers)
 

@@ -6,8 +6,7 @@ place in the stream, so that a mask depends on (weights, Ψ, d, seed, place) and
 nor blocks. The deterministic rules know no diagonal; of equal magnitudes the one that comes first
 in the net goes first.
 
-A batch-norm that was not folded is a diagonal map, of which nothing may go: its mask is True
-everywhere.
+A batch-norm that was not folded is a diagonal map, of which nothing may go: its mask is all True.
 """
 
 from __future__ import annotations

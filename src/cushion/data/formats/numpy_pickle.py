@@ -178,8 +178,7 @@ class _NumbersOnly(_PythonUnpickler):  # type: ignore[misc]
 def read(path: Path) -> dict[str, Any]:
     """The file's dictionary, text keys decoded, arrays of numbers as numpy arrays.
 
-    A file that names anything but numpy's array constructors is refused with BadInput before it is
-    called.
+    What names anything but numpy's array constructors is refused before it is called.
     """
     try:
         content = _NumbersOnly(path.read_bytes()).load()

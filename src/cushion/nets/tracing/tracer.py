@@ -50,8 +50,7 @@ def support(
     """Names every module and operation of `model`, understood or not, why not, and a remedy.
 
     Never raises for something not understood, only BadInput for weights that hold no numbers.
-    Without an input shape, what depends on shapes (a Linear layer that reads an image, say) is left
-    to `trace`.
+    Without an input shape, what depends on shapes (a Linear layer on an image) is left to `trace`.
     """
     shape = None if input_shape is None else _example_shape(model, input_shape)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
