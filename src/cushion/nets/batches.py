@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+# What a net reads at once: rows of numbers or tokens, or, where an input has several named parts
+# (input_ids, attention_mask), a tensor for each.
+Batch: TypeAlias = Tensor | dict[str, Tensor]
 
 
 def mix_seed(seed: int, part: int | str, purpose: str) -> int:
@@ -26,3 +30,13 @@ def as_floats(x: NDArray[Any]) -> Tensor:
     # torch warns about memory-mapped, read-only rows
     batch = torch.from_numpy(np.require(x, requirements="W"))
     return batch.float().div_(255) if batch.dtype == torch.uint8 else batch.clone()
+
+
+def as_batch(x: NDArray[Any]) -> Batch:
+    """Rows as a net reads them: uint8 / 255, floats and int64 tokens as they are; a structured
+    array becomes a dict with a tensor for each field. Nothing is shared with x.
+    """
+    if x.dtype.names is None:
+        return as_floats(x)
+    # contiguous, because torch takes no strides that are not whole numbers of items
+    return {name: as_floats(np.ascontiguousarray(x[name])) for name in x.dtype.names}
