@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,10 @@ from torch import Tensor, nn
 from cushion.certificates.format.claims import Answers
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
-from cushion.nets.batches import as_floats
+from cushion.nets.batches import Batch, as_batch, as_floats
+from cushion.nets.calling import evaluating, place, precision
+from cushion.nets.classifier import as_module
+from cushion.nets.identity import numbers_of
 from cushion.nets.network import Network
 from cushion.progress import progress
 
@@ -24,16 +25,15 @@ _BATCH = 256
 _FEW = 2  # rows that are also scored in a batch of their own
 # of the largest score: far above rounding, far below what chance or batch statistics change
 _STEADY = 1e-3
+_COARSE = 0.03  # the same for half precision, whose sums round by up to 2^-8 a step
 
 
-def fingerprint_net(model: nn.Module) -> str:
+def fingerprint_net(model: Any) -> str:
     """sha256 of f's parameters and buffers, sorted by name (FORMAT.md, section 5): of its numbers,
-    not of the code that computes with them.
+    not of the code that computes with them. How f is called or wrapped is no part of it.
     """
     digest = hashlib.sha256(b"cushion-net-1\n")
-    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    named |= dict(model.named_buffers(remove_duplicate=False))
-    for name, tensor in sorted(named.items()):
+    for name, tensor in sorted(numbers_of(model).items()):
         kind = str(tensor.dtype).removeprefix("torch.")
         said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
         digest.update(said.encode() + b"\n")
@@ -42,22 +42,26 @@ def fingerprint_net(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Tensor:
+def score(
+    model: Any, x: NDArray[Any], *, classes: int | None = None, describe: str = "scoring"
+) -> Tensor:
     """[n, classes] scores of f in eval mode, in its own precision, on the CPU; f stays as it is.
 
-    BadInput if they are not finite, or if the scores of a row depend on chance or on the other rows
-    of its batch: then f is not one function, and no certificate can be about it.
+    model: anything that `as_module` takes. BadInput if the scores are not finite, or if those of a
+    row depend on chance or on the other rows of its batch: then f is not one function, and no
+    certificate can be about it.
     """
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    with torch.no_grad(), _evaluating(model):
+    net = as_module(model, as_batch(x[:_FEW]), classes=classes)
+    with torch.no_grad(), evaluating(net):
         parts = [
-            _checked(model(as_floats(x[start : start + _BATCH]).to(device)), start)
+            _checked(net(_to(net, as_batch(x[start : start + _BATCH]))), start)
             for start in progress(range(0, len(x), _BATCH), describe, "batch")
         ]
-        again = _checked(model(as_floats(x[:_FEW]).to(device)), 0)
+        again = _checked(net(_to(net, as_batch(x[:_FEW]))), 0)
     scores = torch.cat(parts)
     moved = float((scores[:_FEW] - again).abs().max())
-    if moved > _STEADY * float(again.abs().max()):
+    rounding = _COARSE if precision(net) in (torch.float16, torch.bfloat16) else _STEADY
+    if moved > rounding * float(again.abs().max()):
         raise BadInput(
             "the net is not one function: its scores for an example change with chance or with "
             "the rest of its batch; make it the same on every call (batch-norm needs running "
@@ -66,13 +70,13 @@ def score(model: nn.Module, x: NDArray[Any], *, describe: str = "scoring") -> Te
     return scores
 
 
-def teacher_scores(model: nn.Module | Network, data: Dataset) -> Tensor:
+def teacher_scores(model: Any, data: Dataset) -> Tensor:
     """[m, at least classes] scores of a net to imitate on its sample."""
     if isinstance(model, Network):
         batches = (as_floats(data.x[s : s + _BATCH]) for s in range(0, len(data), _BATCH))
         scores = torch.cat([model.forward(batch.to(model.dtype)) for batch in batches])
     else:
-        scores = score(model, data.x, describe="f's scores").float()
+        scores = score(model, data.x, classes=data.classes, describe="f's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
             f"the net has {scores.shape[1]} scores for {data.classes} classes of {data.name}"
@@ -87,26 +91,21 @@ def answers_of(scores: Tensor, net_fingerprint: str) -> Answers:
     return Answers(net_fingerprint, top.indices[:, 0].numpy(), gaps)
 
 
-def answer(model: nn.Module, x: NDArray[Any]) -> Answers:
-    """What f answers on the rows of x."""
-    return answers_of(score(model, x, describe="f's answers"), fingerprint_net(model))
+def answer(model: Any, x: NDArray[Any], *, classes: int | None = None) -> Answers:
+    """What f answers on the rows of x; classes: of its data, if it is not a plain module."""
+    scores = score(model, x, classes=classes, describe="f's answers")
+    return answers_of(scores, fingerprint_net(model))
+
+
+def _to(net: nn.Module, batch: Batch) -> Batch:
+    """The batch where the net is."""
+    if isinstance(batch, Tensor):
+        return batch.to(place(net))
+    return {name: part.to(place(net)) for name, part in batch.items()}
 
 
 def _checked(scores: object, row: int) -> Tensor:
-    if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] < 2:
-        raise BadInput("the net must return one row of at least two class scores for each example")
+    assert isinstance(scores, Tensor)
     if not bool(torch.isfinite(scores).all()):
         raise BadInput(f"the net's scores are not finite near row {row}; check its weights")
     return scores.cpu()
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode for every module inside, and each one's own mode again behind."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

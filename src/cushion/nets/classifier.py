@@ -1,0 +1,217 @@
+"""Whatever a person calls their classifier, as a module that maps a batch to rows of class scores.
+
+A plain module that already does so is used as it is; compiled and parallel ones are used by what
+they wrap; others get a thin wrapper, `Logits`, that picks the scores from what they return. A
+fitted scikit-learn classifier, an `.onnx` file, TorchScript and quantised nets give answers only:
+nothing looks inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cushion.errors import BadInput
+from cushion.nets.batches import Batch
+from cushion.nets.calling import call, evaluating, precision, refusing_misfits
+from cushion.nets.fitted import Fitted, is_fitted
+from cushion.nets.normalise import Constants, Normalised, constants
+
+_NAMES = ("logits", "scores", "out", "output", "outputs", "prediction", "predictions")
+_TWO_CLASSES = "the net gives one number z an example, read as the scores (0, z) of two classes"
+_PROBABILITIES = (
+    "the net's scores look like probabilities (a softmax at its end), so margins are differences "
+    "of probabilities; return the logits instead to have margins of scores"
+)
+
+
+class Logits(nn.Module):
+    """inner, called as it wants to be; of what it returns, the part that holds the scores.
+
+    forward: a batch -> [B, classes], classes ≥ 2, float32 or float64. A dynamically quantised net
+    is called a row at a time: it rounds by the largest value of its batch, so that only alone a row
+    has scores of its own.
+    """
+
+    def __init__(self, inner: nn.Module, reading: Reading) -> None:
+        super().__init__()
+        self.inner = inner
+        self.reading = reading
+        self.answers_only = answers_only(inner)
+        self.by_row = any(map(_rounds_by_batch, inner.modules()))
+        self.training = inner.training
+
+    def forward(self, x: Any) -> Any:
+        if self.by_row and isinstance(x, Tensor):
+            return torch.cat([self.reading.scores(call(self.inner, row[None])) for row in x])
+        return self.reading.scores(call(self.inner, x))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Where the scores are in what a net returns, and what makes rows of them."""
+
+    key: str | int | None = None  # of a dict, an attribute, or a place in a tuple
+    flat: bool = False  # [B, classes, 1, 1]
+    single: bool = False  # [B] or [B, 1]: one number z an example, the scores (0, z)
+    half: bool = False  # answers in half precision are widened, which is exact
+
+    def scores(self, found: Any) -> Any:
+        """[B, classes] of what the net returned."""
+        if isinstance(self.key, int) or (self.key is not None and isinstance(found, Mapping)):
+            found = found[self.key]
+        elif self.key is not None:
+            found = getattr(found, self.key)
+        if self.single:
+            found = F.pad(found.reshape(-1, 1), (1, 0))
+        elif self.flat:
+            found = torch.flatten(found, 1)
+        return found.float() if self.half else found
+
+
+def as_module(model: Any, rows: Batch | None = None, *, classes: int | None = None) -> nn.Module:
+    """The model as a module whose forward maps a batch to scores [B, classes ≥ 2].
+
+    rows: a few examples, on which the model is tried once to see what it returns; without them only
+    wrappers are taken off. A plain module that gives such rows comes back as it is. classes: of the
+    data, to tell the scores from other outputs. The model is not changed, nor its mode: run what
+    comes back inside `evaluating`. BadInput for what is no classifier.
+    """
+    module = unwrapped(model, classes)
+    if rows is None or isinstance(module, Logits):
+        return module
+    quiet = torch.random.fork_rng(devices=[])
+    with torch.no_grad(), quiet, evaluating(module), refusing_misfits(module, rows):
+        found = call(module, rows)
+    batch = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
+    reading = _reading(found, len(batch), classes)
+    named = isinstance(rows, Mapping) or hasattr(module, "main_input_name")
+    native = precision(module) == torch.float32 or not batch.is_floating_point()
+    if reading == Reading() and not named and native and not answers_only(module):
+        return module
+    return Logits(module, reading)
+
+
+def unwrapped(model: Any, classes: int | None = None) -> nn.Module:
+    """The module inside compiled and parallel wrappers, or one around a fitted classifier."""
+    while isinstance(model, nn.Module) and isinstance(
+        inside := getattr(model, "_orig_mod", None) or _parallel(model), nn.Module
+    ):
+        model = inside
+    if isinstance(model, nn.Module):
+        return model
+    if is_fitted(model):
+        return Fitted(model, classes)
+    if isinstance(inside := getattr(model, "module", None), nn.Module):  # what load_net returned
+        return unwrapped(inside, classes)
+    kind = model.__name__ if isinstance(model, type) else type(model).__name__
+    said = f"the net must be a torch.nn.Module or a fitted scikit-learn classifier, not a {kind}"
+    way = "; call the class to make one" if isinstance(model, type) else ""
+    raise BadInput(said + way)
+
+
+def normalised(model: Any, mean: Constants, std: Constants, shape: Sequence[int]) -> nn.Module:
+    """The net behind (x - mean) / std, for examples of `shape`: constants of its training.
+
+    mean and std: one number, or one a channel (the first axis). They wrap the net and not the data,
+    whose fingerprint stays. The model is not changed.
+    """
+    module = unwrapped(model)
+    inner = module.inner if isinstance(module, Logits) else module
+    return Normalised(inner, *constants(mean, std, shape))
+
+
+def answers_only(model: nn.Module) -> bool:
+    """Whether the net gives answers and nothing else: no weights to see, no graph, no gradients."""
+    while isinstance(model, Normalised | Logits):
+        model = model.inner
+    known = getattr(model, "answers_only", False) is True
+    return known or is_program(model) or any(map(is_quantised, model.modules()))
+
+
+def remarks(scores: Tensor, module: nn.Module) -> tuple[str, ...]:
+    """What a person should know about how their net is read, from the scores of some rows."""
+    single = isinstance(module, Logits) and module.reading.single
+    ends_at_one = bool((scores >= 0).all()) and torch.allclose(
+        scores.sum(dim=1), torch.ones(len(scores), dtype=scores.dtype), atol=1e-4
+    )
+    said = ((single, _TWO_CLASSES), (ends_at_one, _PROBABILITIES))
+    return tuple(sentence for holds, sentence in said if holds)
+
+
+def _parallel(model: nn.Module) -> nn.Module | None:
+    kinds = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    return model.module if isinstance(model, kinds) else None
+
+
+def is_program(model: nn.Module) -> bool:
+    return isinstance(model, torch.jit.ScriptModule)
+
+
+def is_quantised(module: nn.Module) -> bool:
+    kind = type(module)
+    return ".quantized" in kind.__module__ and kind.__module__.startswith("torch.")
+
+
+def _rounds_by_batch(module: nn.Module) -> bool:
+    return is_quantised(module) and ".dynamic" in type(module).__module__
+
+
+def _reading(found: Any, rows: int, classes: int | None) -> Reading:
+    """Where the scores of `rows` examples are in what the net returned, or BadInput."""
+    parts = _parts(found)
+    for fits in (_is_rows, _is_single):
+        keys = [key for key, part in parts.items() if fits(part, rows)]
+        if len(keys) > 1 and classes is not None:  # features beside scores
+            keys = [key for key in keys if parts[key].shape[1:2] == (classes,)][:1] or keys
+        named = [key for key in _NAMES if key in keys]
+        if len(keys) > 1 and not named:
+            shapes = ", ".join(str(list(parts[key].shape)) for key in keys)
+            said = f"the net returns {len(keys)} tensors that may be class scores ({shapes})"
+            raise BadInput(f"{said}; return the scores alone, or as `logits` in a dict")
+        if keys:
+            key = (named or keys)[0]
+            part = parts[key]
+            half = part.dtype in (torch.float16, torch.bfloat16)
+            return Reading(key, fits is _is_rows and part.ndim > 2, fits is _is_single, half)
+    raise BadInput(_no_scores(parts, found, rows))
+
+
+def _parts(found: Any) -> dict[Any, Tensor]:
+    """The floating-point tensors in an output, under the keys that get them."""
+    if isinstance(found, Tensor):
+        pairs: Any = [(None, found)]
+    elif isinstance(found, Mapping):
+        pairs = found.items()
+    elif isinstance(found, tuple | list):
+        pairs = enumerate(found)
+    else:
+        pairs = vars(found).items() if hasattr(found, "__dict__") else ()
+    return {k: v for k, v in pairs if isinstance(v, Tensor) and v.is_floating_point()}
+
+
+def _is_rows(part: Tensor, rows: int) -> bool:
+    """[B, classes], perhaps with sides of 1 behind."""
+    shape = part.shape
+    return len(shape) > 1 and shape[0] == rows and shape[1] > 1 and set(shape[2:]) <= {1}
+
+
+def _is_single(part: Tensor, rows: int) -> bool:
+    return part.ndim > 0 and part.shape[0] == rows and set(part.shape[1:]) <= {1}
+
+
+def _no_scores(parts: dict[Any, Tensor], found: Any, rows: int) -> str:
+    rule = "the net must return one row of at least two class scores for each example"
+    deep = next((t for t in parts.values() if t.ndim > 2 and t.shape[0] == rows), None)
+    if deep is not None:
+        given = f"its scores have shape {list(deep.shape)} for {rows} examples"
+        return f"{rule}, but {given}; pool over the positions, or return those of one of them"
+    if not parts:
+        return f"{rule}, but it returned {type(found).__name__} without such a tensor"
+    shapes = ", ".join(str(list(part.shape)) for part in parts.values())
+    return f"{rule}, but it returned {shapes} for {rows} examples; keep an example a row"

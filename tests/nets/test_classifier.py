@@ -1,0 +1,349 @@
+"""Whatever a person calls their classifier becomes rows of class scores, and stays as it was."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from torch import Tensor, fx, nn
+
+from cushion.certificates.answers import answer, fingerprint_net, score
+from cushion.errors import BadInput
+from cushion.nets.calling import evaluating
+from cushion.nets.classifier import Logits, answers_only, as_module, normalised, remarks
+from cushion.nets.fitted import Fitted
+
+ROWS = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+X = np.random.default_rng(0).random((40, 1, 4, 4), dtype=np.float32)
+
+
+def plain() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+class Returns(nn.Module):
+    """A net whose forward gives its scores in some dress."""
+
+    def __init__(self, dress: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.net, self.dress = plain(), dress
+
+    def forward(self, x: Tensor) -> Any:
+        return self.dress(self.net(x))
+
+
+@dataclass
+class Output:
+    loss: Tensor | None
+    logits: Tensor
+    hidden: Tensor
+
+
+class ModelOutput(OrderedDict):  # type: ignore[type-arg]
+    """As Hugging Face returns it: a dict whose keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+@pytest.mark.parametrize(
+    "dress",
+    [
+        lambda z: {"logits": z, "hidden": z * 2},
+        lambda z: {"aux": z.sum(), "whatever": z},
+        lambda z: (z, z[:, :, None].expand(-1, -1, 5)),
+        lambda z: [z],
+        lambda z: Output(None, z, z * 2),
+        lambda z: ModelOutput(logits=z, pooled=z * 2),
+        lambda z: z[:, :, None, None],
+    ],
+)
+def test_the_scores_are_found_in_whatever_the_net_returns(dress: Callable[[Tensor], Any]) -> None:
+    module = as_module(Returns(dress), ROWS)
+    assert torch.equal(module(ROWS), plain()(ROWS))
+    assert torch.equal(fx.symbolic_trace(module)(ROWS), plain()(ROWS))
+
+
+@pytest.mark.parametrize("dress", [lambda z: z[:, 0], lambda z: z[:, :1]])
+def test_one_number_an_example_stands_for_two_classes(dress: Callable[[Tensor], Any]) -> None:
+    module = as_module(Returns(dress), ROWS)
+    z = plain()(ROWS)[:, 0]
+    assert torch.equal(module(ROWS), torch.stack([torch.zeros(2), z], dim=1))
+    assert "(0, z)" in remarks(module(ROWS), module)[0]
+
+
+def test_features_beside_scores_are_told_apart_by_the_number_of_classes() -> None:
+    net = Returns(lambda z: (torch.cat([z, z], dim=1), z))
+    with pytest.raises(
+        BadInput, match=r"2 tensors that may be class scores \(\[2, 6\], \[2, 3\]\)"
+    ):
+        as_module(net, ROWS)
+    assert torch.equal(as_module(net, ROWS, classes=3)(ROWS), plain()(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("dress", "words"),
+    [
+        (lambda z: z[:, None].expand(-1, 5, -1), r"shape \[2, 5, 3\].*pool over the positions"),
+        (lambda z: z.sum(0), "keep an example a row"),
+        (lambda z: z.argmax(1), "returned Tensor without such a tensor"),
+        (lambda z: 3, "returned int"),
+    ],
+)
+def test_what_is_no_row_of_scores_is_refused(dress: Callable[[Tensor], Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        as_module(Returns(dress), ROWS)
+
+
+def test_a_plain_net_comes_back_as_it_is_and_so_does_what_a_wrapper_holds() -> None:
+    net = plain()
+    for given in (net, nn.DataParallel(net), torch.compile(net, backend="eager")):
+        assert as_module(given, ROWS) is net
+        assert as_module(given) is net
+        assert fingerprint_net(given) == fingerprint_net(net)
+
+
+def test_wrapping_changes_neither_the_net_nor_its_fingerprint() -> None:
+    net = Returns(lambda z: {"logits": z})
+    net.net[1].eval()
+    modes, state = [m.training for m in net.modules()], torch.random.get_rng_state()
+    module = as_module(net, ROWS)
+    assert isinstance(module, Logits)
+    assert module.inner is net
+    with evaluating(module):
+        assert not any(m.training for m in net.modules())
+    assert [m.training for m in net.modules()] == modes
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert fingerprint_net(module) == fingerprint_net(net)
+    assert score(net, X).shape == (40, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_nets_of_every_precision_answer_in_their_own(dtype: torch.dtype) -> None:
+    net = plain().to(dtype)
+    found = score(net, X)
+    with torch.no_grad():
+        expected = net(torch.from_numpy(X).to(dtype))
+    assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert torch.equal(found, expected.to(found.dtype))
+    assert all(p.dtype == dtype for p in net.parameters())
+
+
+class Reader(nn.Module):
+    """A Hugging Face text classifier in miniature: named parts in, logits out."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = nn.Embedding(7, 4), nn.Linear(4, 3)
+
+    def forward(
+        self, inputs_embeds: Any = None, input_ids: Any = None, attention_mask: Any = None
+    ) -> ModelOutput:
+        assert inputs_embeds is None
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        vectors = self.embed(input_ids) * mask[..., None]
+        return ModelOutput(logits=self.head(vectors.sum(dim=1) / mask.sum(dim=1)[:, None]))
+
+
+def test_named_parts_are_passed_by_name_and_tokens_as_the_main_input() -> None:
+    tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    net = Reader()
+    plain_rows = as_module(net, tokens)(tokens)
+    assert torch.equal(plain_rows, net(input_ids=tokens)["logits"])
+    parts = {"input_ids": tokens, "attention_mask": mask}
+    module = as_module(net, parts)
+    assert torch.equal(module(parts), net(**parts)["logits"])
+    kinds = [("input_ids", "<i8", (3,)), ("attention_mask", "<i8", (3,))]
+    rows = np.zeros(2, dtype=kinds)
+    rows["input_ids"], rows["attention_mask"] = tokens.numpy(), mask.numpy()
+    assert torch.equal(score(net, rows), module(parts).detach())
+
+
+def test_programs_and_quantised_nets_give_answers_only() -> None:
+    net = plain().eval()
+    program = torch.jit.trace(net, ROWS)
+    frozen = torch.jit.freeze(torch.jit.script(net))
+    other = plain().eval()
+    with torch.no_grad():
+        other[3].bias[0] += 1
+    for given in (program, frozen):
+        module = as_module(given, ROWS)
+        assert answers_only(module)
+        assert torch.allclose(score(given, X), score(net, X), atol=1e-5)
+    assert not answers_only(net)
+    assert fingerprint_net(program) == fingerprint_net(net)
+    again = torch.jit.freeze(torch.jit.script(other))
+    assert fingerprint_net(frozen) != fingerprint_net(again)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_whole_numbers_of_a_quantised_net_are_in_its_fingerprint() -> None:
+    net, other = plain().eval(), plain().eval()
+    with torch.no_grad():
+        other[1].weight[0, 0] *= -1
+    nets = [
+        torch.ao.quantization.quantize_dynamic(one, {nn.Linear}, dtype=torch.qint8)
+        for one in (net, copy.deepcopy(net), other)
+    ]
+    assert all(map(answers_only, nets))
+    prints = [fingerprint_net(one) for one in nets]
+    assert prints[0] == prints[1] != prints[2]
+    alone = torch.cat([nets[0](torch.from_numpy(X[at : at + 1])) for at in range(len(X))])
+    assert torch.equal(score(nets[0], X), alone)
+    assert not torch.equal(alone, nets[0](torch.from_numpy(X)))  # it rounds by its batch
+
+
+def test_probabilities_are_kept_and_said() -> None:
+    net = nn.Sequential(plain(), nn.Softmax(dim=1))
+    module = as_module(net, ROWS)
+    assert module is net
+    assert "look like probabilities" in remarks(module(ROWS), module)[0]
+    assert remarks(plain()(ROWS), plain()) == ()
+
+
+@pytest.mark.parametrize(
+    ("net", "rows", "words"),
+    [
+        (
+            nn.Conv2d(3, 2, 3),
+            torch.rand(2, 8, 8, 3),
+            r"8x8x3.*reads 3 channels.*transpose\(0, 3, 1",
+        ),
+        (nn.Conv2d(1, 2, 3), torch.rand(2, 8, 8), r"channel axis is missing: give x\[:, None\]"),
+        (nn.Conv2d(1, 2, 3), torch.rand(2, 64), "flat: reshape them to 1 channels"),
+        (nn.Conv2d(3, 2, 3), torch.rand(2, 1, 8, 8), "give examples of 3 channels instead of 1"),
+        (nn.Linear(64, 2), torch.rand(2, 1, 8, 8), "1x8x8.*reads 64 numbers.*flatten the examples"),
+        (nn.Linear(64, 2), torch.zeros(2, 64).long(), "convert the inputs to float32"),
+        (Reader(), torch.rand(2, 3), "token ids kept as floats"),
+        (Reader(), torch.full((2, 3), 9), "hold the token 9"),
+        (
+            Reader(),
+            {"tokens": torch.zeros(2, 3).long()},
+            "inputs_embeds, input_ids, attention_mask",
+        ),
+    ],
+)
+def test_a_net_that_cannot_read_the_data_says_what_both_are(
+    net: nn.Module, rows: Any, words: str
+) -> None:
+    with pytest.raises(BadInput, match=words) as caught:
+        as_module(net, rows)
+    assert "\n" not in str(caught.value)
+
+
+def test_normalised_computes_with_constants_of_its_own() -> None:
+    net = plain()
+    module = normalised(net, 0.1307, 0.3081, (1, 4, 4))
+    assert torch.equal(module(ROWS), net((ROWS - 0.1307) / 0.3081))
+    assert as_module(module, ROWS) is module
+    assert fingerprint_net(module) not in (
+        fingerprint_net(net),
+        fingerprint_net(normalised(net, 0.1307, 0.31, (1, 4, 4))),
+    )
+    half = normalised(plain().half(), 0.1307, 0.3081, (1, 4, 4))
+    expected = plain().half()(((torch.from_numpy(X) - 0.1307) / 0.3081).half()).float()
+    assert torch.equal(score(half, X), expected)
+    three = normalised(nn.Flatten(), (0.0, 1.0, 2.0), (1.0, 2.0, 4.0), (3, 1, 1))
+    assert three(torch.full((1, 3, 1, 1), 3.0)).tolist() == [[3.0, 1.0, 0.25]]
+    dressed = as_module(Returns(lambda z: (z,)), ROWS)
+    assert isinstance(as_module(normalised(dressed, 0.5, 0.5, (1, 4, 4)), ROWS), Logits)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "words"),
+    [
+        (
+            (0.5, 0.5),
+            1.0,
+            "2 values for mean, but the data are 3x8x4, with 3 channels; give 1 or 3",
+        ),
+        ((0.5,) * 4, 1.0, "channels last"),
+        (0.5, 0.0, "std above 0, not 0"),
+        (float("nan"), 1.0, "finite numbers for mean"),
+        ("half", 1.0, "a pair"),
+    ],
+)
+def test_constants_that_do_not_fit_are_refused(mean: Any, std: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        normalised(plain(), mean, std, (3, 8, 4))
+
+
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 90)
+    return (rng.normal(size=(90, 4)) + y[:, None]).astype(np.float32), y
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        make_pipeline(StandardScaler(), MLPClassifier((5,), max_iter=20, random_state=0)),
+        RandomForestClassifier(5, random_state=0),
+        GradientBoostingClassifier(n_estimators=3, random_state=0),
+        KNeighborsClassifier(3),
+        SVC(break_ties=True),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_fitted_classifier_answers_as_it_predicts(model: Any) -> None:
+    x, y = blobs()
+    model.fit(x, y)
+    found = answer(model, x)
+    clear = found.gaps > 0
+    assert clear.mean() > 0.5
+    assert np.array_equal(found.classes[clear], model.predict(x)[clear])
+    assert answers_only(as_module(model))
+    copied = pickle.loads(pickle.dumps(model))
+    assert fingerprint_net(copied) == found.net_fingerprint
+    model.fit(x + 0.5 * np.arange(4, dtype=np.float32) * x[::-1], y)
+    assert fingerprint_net(model) != found.net_fingerprint
+
+
+def test_classes_are_numbered_as_the_data_number_them() -> None:
+    x, y = blobs()
+    named = LogisticRegression().fit(x, np.array(["a", "b", "c"])[y])
+    assert np.array_equal(answer(named, x, classes=3).classes, answer(named, x).classes)
+    some = LogisticRegression().fit(x[y != 1], y[y != 1])  # knows classes 0 and 2 of three
+    found = answer(some, x, classes=3)
+    assert np.array_equal(found.classes, some.predict(x))
+    with pytest.raises(BadInput, match="knows 3 classes"):
+        answer(named, x, classes=4)
+    pictures = x.reshape(-1, 1, 2, 2)
+    assert np.array_equal(answer(named, pictures).classes, answer(named, x).classes)
+    assert isinstance(as_module(named), Fitted)
+
+
+def test_what_scikit_learn_cannot_answer_is_said() -> None:
+    x, y = blobs()
+    for model, words in (
+        (LogisticRegression(), "fit it first"),
+        (LinearRegression().fit(x, y), "is a regressor"),
+        (LogisticRegression, "call the class to make one"),
+        ("net", "not a str"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            as_module(model)
+    ovo = SVC(decision_function_shape="ovo").fit(x, y)
+    with pytest.raises(BadInput, match="break_ties"):
+        score(ovo, np.concatenate([x, x + 0.1]))
