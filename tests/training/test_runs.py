@@ -305,7 +305,7 @@ def test_a_value_in_run_json_cannot_make_the_sentence_long(tmp_path: Path) -> No
         assert len(refusal(RECIPE, data, tmp_path, epochs=1)) < 2000
     path.unlink()
     path.mkdir()
-    assert "run.json cannot be read (Is a directory); choose another folder" in refusal(
+    assert "run.json is a folder and not a file; choose another folder" in refusal(
         RECIPE, data, tmp_path
     )
 

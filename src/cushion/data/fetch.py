@@ -21,6 +21,7 @@ from typing import Any
 
 from cushion.data import catalogue, clients, store
 from cushion.data.catalogue import NamedSet, Package
+from cushion.data.files import sync
 from cushion.data.formats import arrays, cifar, idx
 from cushion.errors import BadInput, Malformed
 from cushion.records import Record, column
@@ -95,10 +96,13 @@ def _make(named: NamedSet, package: Package, partial: Path, target: Path) -> Non
         fault = "the decoded arrays are not the published ones"
         raise BadInput(f"{named.name}: {fault}; remove {partial} and try again")
     shutil.rmtree(partial / "damaged", ignore_errors=True)
+    for path in (*fresh.iterdir(), fresh):
+        sync(path)
     if target.exists():
         # a folder cannot be renamed over one that has files
         os.replace(target, partial / "damaged")
     os.replace(fresh, target)
+    sync(target.parent)
     _say(f"{named.name}: ready")
 
 

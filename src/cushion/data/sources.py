@@ -15,6 +15,7 @@ from typing import Literal
 
 from cushion.data import catalogue, samples, store
 from cushion.data.dataset import Dataset
+from cushion.data.files import check_regular
 from cushion.data.formats import folders
 from cushion.data.formats.arrays import Pair, read_npz
 from cushion.errors import BadInput
@@ -137,6 +138,7 @@ def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
                 raise BadInput(f"{path}: {kinds}; for other layouts give the folder")
             pair, classes = read_npz(path), None
         else:
+            check_regular(path)
             known = ", ".join(catalogue.SETS)
             missing = "no such file or folder, nor a named set"
             raise BadInput(f"{source}: {missing}; the named sets are {known}")

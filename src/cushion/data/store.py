@@ -14,9 +14,14 @@ import numpy as np
 
 from cushion.data.catalogue import NamedSet
 from cushion.data.dataset import Dataset
+from cushion.data.files import check_regular, write_whole
 from cushion.data.formats import arrays
 from cushion.data.samples import split
 from cushion.errors import BadInput, CushionError, Malformed
+
+# What this process has hashed, and the state of the files then: within one process a set is hashed
+# once, unless its files change.
+_CHECKED: dict[Path, tuple[tuple[int, ...], ...]] = {}
 
 
 def root() -> Path:
@@ -35,20 +40,44 @@ def folder(name: str, under: Path | None = None) -> Path:
 def load(named: NamedSet) -> tuple[Dataset, Dataset]:
     """The sample and the held-out part, or BadInput where the set is not there."""
     if named.package is None:
-        return _digits(named)
+        return _checked(named, _digits(named), "scikit-learn", "install scikit-learn again")
     if not is_present(named):
         how = f"run `cushion data get {named.name}` first"
         raise BadInput(f"{named.name}: this set has not been downloaded; {how}")
-    return read(named, folder(named.name))
+    place = folder(named.name)
+    state = _state(place)
+    parts = read(named, place)
+    if _CHECKED.get(place) != state:
+        _checked(named, parts, str(place), f"run `cushion data get {named.name}` to mend it")
+        _CHECKED[place] = state
+    return parts
+
+
+def _checked(
+    named: NamedSet, parts: tuple[Dataset, Dataset], where: str, how: str
+) -> tuple[Dataset, Dataset]:
+    """The parts; Malformed, with what to do, unless they have the catalogue's fingerprints."""
+    wanted = (named.train_fingerprint, named.test_fingerprint)
+    for part, fingerprint in zip(parts, wanted, strict=True):
+        if part.fingerprint != fingerprint:
+            fault = f"the pixels or labels in {where} are not the published ones"
+            raise Malformed(f"{part.name}: {fault}; {how}")
+    return parts
+
+
+def _state(place: Path) -> tuple[tuple[int, ...], ...]:
+    """What changes, at least one of it, when a file is written again or into."""
+    found = [(place / name).stat() for name in arrays.FILES]
+    return tuple((one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
 
 
 def is_present(named: NamedSet, under: Path | None = None) -> bool:
     """Whether all files are there and meta.json states the set's fingerprints; pixels unread."""
     place = folder(named.name, under)
     try:
-        stated = json.loads((place / "meta.json").read_text())
+        stated = json.loads(check_regular(place / "meta.json").read_text())
         return all((place / name).is_file() for name in arrays.FILES) and stated == _meta(named)
-    except (OSError, ValueError):
+    except (OSError, ValueError, CushionError):
         return named.package is None  # embedded: always there
 
 
@@ -76,7 +105,7 @@ def read(named: NamedSet, place: Path) -> tuple[Dataset, Dataset]:
 
 def write_meta(named: NamedSet, place: Path) -> None:
     """State beside the arrays what they are."""
-    (place / "meta.json").write_text(json.dumps(_meta(named), indent=2) + "\n")
+    write_whole(place / "meta.json", json.dumps(_meta(named), indent=2) + "\n")
 
 
 def _meta(named: NamedSet) -> dict[str, object]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cushion.data.files import write_whole
+from cushion.data.files import check_regular, write_whole
 from cushion.errors import BadInput, Malformed
 from cushion.papers.pages import SIZES, Page, Size, Table, render
 from cushion.papers.pictures import draw_picture
@@ -85,7 +85,7 @@ def _read(path: Path, name: str, settings: Mapping[str, Any]) -> Any:
         raise ValueError(constant)
 
     try:
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        record = json.loads(check_regular(path).read_text("utf-8"), parse_constant=refuse)
         value, asked = record["value"], json.loads(json.dumps(dict(settings)))
         same = (record["step"], record["settings"]) == (name, asked)
     except (ValueError, KeyError, TypeError, RecursionError):

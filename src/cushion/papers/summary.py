@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from cushion.data.files import check_regular
 from cushion.errors import BadInput, Malformed
 from cushion.papers.pages import Outcome, Size, grid
 from cushion.papers.registry import ITEMS
@@ -51,7 +52,7 @@ def _largest(root: Path, item_id: str) -> tuple[Size, Mapping[str, Any]] | None:
         return None
     path = folder_of(ITEMS[item_id], root, sizes[-1]) / "records.json"
     try:
-        records = json.loads(path.read_text(encoding="utf-8"))
+        records = json.loads(check_regular(path).read_text(encoding="utf-8"))
         if records["verdict"] not in get_args(Outcome):
             raise ValueError(records["verdict"])
         if any(claim["holds"] not in (True, False, None) for claim in records["claims"]):

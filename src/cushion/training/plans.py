@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from cushion.data.dataset import Dataset
-from cushion.data.files import write_whole
+from cushion.data.files import check_regular, write_whole
 from cushion.data.samples import randomize_labels, shuffle_labels
 from cushion.errors import BadInput, Malformed
 from cushion.nets.loading.weights import IMP_FILE, NET_FILE, RUN_FILE
@@ -141,7 +141,7 @@ def _describe(data: Dataset) -> dict[str, Any]:
 
 def _compare(path: Path, plan: dict[str, Any]) -> None:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(check_regular(path, "choose another folder").read_text())
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror}); choose another folder") from None
     except (ValueError, RecursionError):

@@ -14,6 +14,8 @@ cushion but the format's decoder.
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from cushion.certificates.format.claims import Claim, GaussianClaim, Holdout, OccamClaim, Verdict
@@ -102,6 +104,9 @@ def _check(claim: Claim, message: bytes) -> GaussianCheck | OccamCheck:
 
 def _read(path: str | Path) -> bytes:
     try:
+        # a pipe that nobody writes to would be waited for
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise BadInput(f"{path}: cannot be read (no plain file); name a certificate")
         with open(path, "rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError as problem:

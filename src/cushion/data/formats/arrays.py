@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.data.files import check_regular
 from cushion.errors import BadInput, CushionError, Malformed
 
 FILES = ("x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy")
@@ -84,7 +85,7 @@ def write_folder(folder: Path, train: Arrays, test: Arrays) -> None:
 def _archived(path: Path, keys: tuple[str, ...]) -> tuple[dict[str, NDArray[Any]], str]:
     """Those of the named arrays that are there, and the names of all that are."""
     try:
-        archive = np.load(path, allow_pickle=False)
+        archive = np.load(check_regular(path), allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             how = "write it with numpy.savez(file, x=..., y=...)"
             raise Malformed(f"{path}: not an .npz archive; {how}")
@@ -124,10 +125,10 @@ def _inputs(x: NDArray[Any], key: str, path: Path) -> NDArray[Any]:
 
 def _map(path: Path) -> NDArray[Any]:
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped = np.load(check_regular(path), mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise BadInput(f"{path}: the file is missing; put it beside the others") from None
-    except OSError:
+    except (OSError, CushionError):
         raise
     # a hostile header raises nearly anything: TokenError, OverflowError, MemoryError, ...
     except Exception as error:

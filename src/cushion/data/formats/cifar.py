@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.data.files import check_regular
 from cushion.data.formats import numpy_pickle
 from cushion.data.formats.arrays import Arrays, Pair, whole_labels
 from cushion.errors import BadInput, Malformed
@@ -73,7 +74,7 @@ def _batch(path: Path, layout: Layout) -> Arrays:
 
 def _binary(path: Path, label_bytes: int) -> Arrays:
     row = label_bytes + PIXELS
-    content = np.fromfile(path, dtype=np.uint8)
+    content = np.fromfile(check_regular(path), dtype=np.uint8)
     if over := len(content) % row:
         fault = f"cut short, since rows are {row} bytes and the last one is not whole"
         raise Malformed(f"{path}: {fault}", len(content) - over)
@@ -108,7 +109,7 @@ def _sheets(folder: Path, sheets: tuple[str, ...], labels: str) -> Arrays:
     x = np.concatenate([_sheet(folder / f"{name}.png") for name in sheets])
     path = folder / labels
     try:
-        y = np.array(json.loads(path.read_text()), dtype=np.int64)
+        y = np.array(json.loads(check_regular(path).read_text()), dtype=np.int64)
     except (ValueError, TypeError, OverflowError, RecursionError):
         fault = "not a list of whole numbers in JSON"
         raise Malformed(f"{path}: {fault}; fetch it again") from None
@@ -121,7 +122,7 @@ def _sheet(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=["PNG"]) as image:
+        with Image.open(check_regular(path), formats=["PNG"]) as image:
             pixels = np.asarray(image)  # [images, 1024, 3]: row-major pixels, colours last
     except (OSError, SyntaxError, ValueError) as error:
         raise Malformed(f"{path}: not a readable PNG image ({error}); fetch it again") from None

@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.data.files import check_regular
 from cushion.data.formats.arrays import Arrays, Pair
 from cushion.errors import BadInput, Malformed
 
@@ -40,7 +41,7 @@ def read(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """The array of one file, which must have exactly `dimensions` dimensions of unsigned bytes."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rb") as stream:
+        with opener(check_regular(path), "rb") as stream:
             return _array(cast(BinaryIO, stream), path, dimensions)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         fault = f"the gzip stream is damaged ({error})"

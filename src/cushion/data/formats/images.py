@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.data.files import check_regular
 from cushion.data.formats.arrays import Arrays, Pair
 from cushion.errors import BadInput, Malformed
 from cushion.progress import progress
@@ -73,7 +74,7 @@ def _image(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=["PNG", "JPEG", "BMP"]) as image:
+        with Image.open(check_regular(path), formats=["PNG", "JPEG", "BMP"]) as image:
             if image.mode not in MODES:
                 fault = f"images of mode {image.mode} are not read"
                 raise BadInput(f"{path}: {fault}; convert it to 8-bit grey or RGB")

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from cushion.data.files import check_regular
 from cushion.errors import BadInput, Malformed
 
 NUMBER_TYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")
@@ -181,14 +182,14 @@ def read(path: Path) -> dict[str, Any]:
     What names anything but numpy's array constructors is refused before it is called.
     """
     try:
-        content = _NumbersOnly(path.read_bytes()).load()
+        content = _NumbersOnly(check_regular(path).read_bytes()).load()
         if not isinstance(content, dict):
             raise ValueError(f"a {type(content).__name__} where a dictionary belongs")
         return {_text(key): _value(value) for key, value in content.items()}
     except _RefusedError as refusal:
         fault = f"refused, since this pickle would call {refusal}"
         raise BadInput(f"{path}: {fault}; only arrays, numbers and text are read") from None
-    except OSError:
+    except (OSError, BadInput):
         raise
     # a damaged pickle raises nearly anything: IndexError, KeyError, struct.error, ...
     except Exception as error:

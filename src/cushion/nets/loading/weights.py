@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from cushion.data.files import write_whole
+from cushion.data.files import check_regular, write_whole
 from cushion.errors import BadInput, Malformed
 from cushion.nets.loading.programs import plain_module
 from cushion.nets.models import build_empty
@@ -284,7 +284,7 @@ def _load_program(path: Path, trust: bool) -> nn.Module:
 
 
 def _check_exists(path: Path, instead: str) -> None:
-    if not path.is_file():
+    if not check_regular(path).is_file():
         raise BadInput(f"{path} does not exist; give {instead}")
 
 
