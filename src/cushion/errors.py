@@ -7,6 +7,8 @@ error: it is an answer (a Verdict).
 
 from __future__ import annotations
 
+import warnings
+
 
 class CushionError(Exception):
     """Base of everything cushion raises on purpose; anything else is a bug in cushion."""
@@ -18,6 +20,16 @@ class BadInput(CushionError):
 
 class Unsupported(CushionError):
     """A module or operation that the trace does not understand: its path, why, and what helps."""
+
+
+class Remark(UserWarning):
+    """What a person should know, though nothing is wrong; the command line prints it as a note."""
+
+
+def tell(*sentences: str) -> None:
+    """Warn of each."""
+    for sentence in sentences:
+        warnings.warn(sentence, Remark, stacklevel=4)
 
 
 class Malformed(CushionError):

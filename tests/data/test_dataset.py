@@ -66,7 +66,7 @@ def test_the_fingerprint_ignores_memory_order_and_sees_values_shape_type_and_lab
 @pytest.mark.parametrize(
     ("x", "y", "classes", "sentence"),
     [
-        (np.zeros((2, 1), np.float64), [0, 1], 2, "x must be uint8 or float32, not float64"),
+        (np.zeros((2, 1), np.float64), [0, 1], 2, "x must be uint8, float32 or int64, not float64"),
         (np.zeros(2, np.uint8), [0, 1], 2, r"x has shape \(2,\); it needs a row per example"),
         (np.zeros((), np.uint8), [0, 1], 2, r"x has shape \(\); it needs a row per example"),
         (

@@ -66,7 +66,7 @@ def test_the_held_out_part_of_a_set() -> None:
 
 def test_bad_sources_get_a_sentence(tmp_path: Path) -> None:
     np.savez(tmp_path / "nothing.npz", z=np.zeros(3))
-    np.savez(tmp_path / "whole.npz", x=np.zeros((3, 2), np.int64))
+    np.savez(tmp_path / "whole.npz", x=np.zeros((3, 2), np.int16))
     np.savez(tmp_path / "set.npz", x=images(3), y=np.array([0, 1, 0]))
     np.savez(tmp_path / "nan.npz", x=np.full((3, 2), np.nan, np.float32))
     for source, words in [
@@ -74,7 +74,7 @@ def test_bad_sources_get_a_sentence(tmp_path: Path) -> None:
         ("digits,split=valid", "train or test"),
         ("no-such-set", "named sets"),
         (f"{tmp_path}/nothing.npz", "need the array x"),
-        (f"{tmp_path}/whole.npz", "int64"),
+        (f"{tmp_path}/whole.npz", "int16"),
         (f"{tmp_path}/set.npz,split=test", "need the array x_test"),
         (f"{tmp_path}/nan.npz", "NaN"),
         ("digits,frobnicate=3", "frobnicate"),

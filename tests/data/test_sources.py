@@ -121,9 +121,9 @@ def test_labels_outside_the_layouts_classes(tmp_path: Path) -> None:
 
 
 def test_negative_labels_lengths_and_empty_sets(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"toy\.npz: label -1 is outside"):
+    with pytest.raises(BadInput, match=r"toy\.npz: y has the label -1, but classes start at 0"):
         load(save(tmp_path, [0, -1]))
-    with pytest.raises(BadInput, match=r"toy\.npz test: label -3 is outside"):
+    with pytest.raises(BadInput, match=r"toy\.npz test: y has the label -3"):
         load(save(tmp_path, [0, 1], [-3]))
     with pytest.raises(BadInput, match=r"toy\.npz: the set is empty"):
         load(save(tmp_path, []))

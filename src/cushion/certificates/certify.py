@@ -20,8 +20,8 @@ from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.certificates.search.task import Task
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
-from cushion.data import Dataset, as_dataset
-from cushion.data.inputs import Inputs, as_inputs, check_holdout, freshness_fault
+from cushion.data import AnyData, Dataset, as_dataset
+from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
 from cushion.errors import BadInput
 from cushion.nets.network import Network
 from cushion.theorems.occam import occam_bound, parse_delta
@@ -35,11 +35,11 @@ _USUAL = SearchOptions()
 @model_first
 def certify(
     model: nn.Module | Network | None,
-    data: Dataset | str,
+    data: AnyData,
     *,
     method: Method = _USUAL.method,
-    unlabelled: Inputs | Dataset | str | None = None,
-    holdout: Dataset | None = None,
+    unlabelled: Inputs | AnyData | None = None,
+    holdout: AnyData | None = None,
     delta: str | float = _USUAL.delta,
     minutes: float | None = _USUAL.minutes,
     seed: int = _USUAL.seed,
@@ -66,7 +66,7 @@ def certify(
     """
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     sample = as_dataset(data)
-    check_holdout(holdout, sample)
+    holdout = as_holdout(holdout, sample)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
@@ -124,7 +124,7 @@ def _notes(options: SearchOptions, interrupted: bool) -> dict[str, Any]:
     return said | time | told
 
 
-def _fresh_inputs(unlabelled: Inputs | Dataset | str, sample: Dataset) -> Inputs:
+def _fresh_inputs(unlabelled: Inputs | AnyData, sample: Dataset) -> Inputs:
     """The inputs, or BadInput unless they are of the sample's kind and have no rows from it."""
     inputs = as_inputs(unlabelled)
     if inputs.x.dtype != sample.x.dtype or inputs.x.shape[1:] != sample.x.shape[1:]:

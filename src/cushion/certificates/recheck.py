@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 
 from cushion import verifier
 from cushion.certificates.format.claims import Answers, Verdict
-from cushion.data import Dataset, as_dataset, load_pair
+from cushion.data import AnyData, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
 
 
 def verify(
     path: str | Path,
-    data: Dataset | str | None,
-    holdout: Dataset | None = None,
+    data: AnyData | None,
+    holdout: AnyData | None = None,
     *,
-    unlabelled: Inputs | Dataset | str | None = None,
+    unlabelled: Inputs | AnyData | None = None,
     answering: Callable[[Inputs], Answers] | None = None,
     slow: bool = False,
 ) -> Verdict:
@@ -26,12 +27,13 @@ def verify(
     replay a bound on the user's own net f: fresh inputs, and what f says on them (for a torch
     module `lambda inputs: certificates.answers.answer(module, inputs.x)`).
     """
-    if isinstance(data, str):
+    if isinstance(data, (str, PathLike)):
         data, holdout = load_pair(data)
+    sample = None if data is None else as_dataset(data)
     return verifier.verify(
         path,
-        None if data is None else as_dataset(data),
-        None if holdout is None else as_dataset(holdout),
+        sample,
+        None if holdout is None else as_dataset(holdout, like=sample),
         unlabelled=None if unlabelled is None else as_inputs(unlabelled),
         answering=answering,
         slow=slow,

@@ -17,6 +17,7 @@ from typing import NoReturn
 from cushion import __version__
 from cushion.cli import bounds, certify, compress, data, measure, reproduce, train, verify
 from cushion.cli.flags import translate
+from cushion.cli.options import notes_for_warnings
 from cushion.cli.output import check_files
 from cushion.errors import CushionError
 
@@ -57,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         check_files(args)
-        code: int = args.run(args) or 0
+        with notes_for_warnings():
+            code: int = args.run(args) or 0
         sys.stdout.flush()
         return code
     except CushionError as problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.format.container import MAGIC
 from cushion.certificates.search.options import Report
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Remark
 from cushion.numerics import percent_up
 from cushion.progress import working
 
@@ -99,6 +100,25 @@ def whole_or_all(text: str) -> int:
 
 def note(sentence: str) -> None:
     print(f"cushion: note: {sentence}", file=sys.stderr)
+
+
+@contextmanager
+def notes_for_warnings() -> Iterator[None]:
+    """What Python is warned of (a Remark), the command line prints as a note, each once."""
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if not issubclass(category, Remark):
+                shown(message, category, *rest, **more)
+            elif str(message) not in told:
+                told.add(str(message))
+                note(str(message))
+
+        warnings.simplefilter("always", Remark)
+        warnings.showwarning = show
+        yield
 
 
 def say_if_untrained(args: argparse.Namespace, flag: str = "--weights") -> None:

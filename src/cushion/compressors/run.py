@@ -28,8 +28,8 @@ from cushion.compressors.registry import METHODS, choose
 from cushion.compressors.searches import Search
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.subject import Subject, check_weights
-from cushion.data import Dataset, as_dataset
-from cushion.data.inputs import check_holdout
+from cushion.data import AnyData, Dataset, as_dataset
+from cushion.data.inputs import as_holdout
 from cushion.errors import BadInput
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.stability.comparison import check_alike
@@ -46,10 +46,10 @@ Value: TypeAlias = bool | int | float | str | Sequence[float] | Sequence[str] | 
 @model_first
 def compress(
     model: nn.Module | None,
-    data: Dataset | str,
+    data: AnyData,
     *,
     method: str = "integer",
-    holdout: Dataset | None = None,
+    holdout: AnyData | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
     report: Report | None = None,
@@ -72,7 +72,7 @@ def compress(
     chosen, own = choose(method, given)
     if isinstance(chosen, Search):
         sample, exact = as_dataset(data), parse_delta(str(delta))
-        check_holdout(holdout, sample)
+        holdout = as_holdout(holdout, sample)
         return chosen.run(
             sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
         )
@@ -85,11 +85,11 @@ def compress(
 
 def compress_model(
     model: nn.Module | Network,
-    data: Dataset | str,
+    data: AnyData,
     *,
     method: str,
     options: Any = None,
-    holdout: Dataset | None = None,
+    holdout: AnyData | None = None,
     init: nn.Module | Network | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
@@ -111,7 +111,7 @@ def compress_model(
     options.check(method)
     _check_seed(seed, chosen.seeds(options))
     sample = as_dataset(data)
-    check_holdout(holdout, sample)
+    holdout = as_holdout(holdout, sample)
     exact = parse_delta(str(delta))
     net, start = _traced(model, init, sample, options)
     net, start = chosen.prepare(net, start)

@@ -4,35 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.errors import BadInput
+from cushion.data.labels import Names, read_labels
+from cushion.data.streaming import pieces
+from cushion.data.values import KINDS, as_inputs_array
+from cushion.errors import BadInput, tell
 
 
 def hash_arrays(tag: str, *arrays: NDArray[Any]) -> str:
-    """sha256 over a tag, then dtype, shape and little-endian C-order bytes of each array."""
+    """sha256 over a tag, then dtype, shape and little-endian C-order bytes of each array.
+
+    The dtype of a structured array is its fields', as JSON: [[name, dtype, shape], ...].
+    """
     digest = hashlib.sha256(f"{tag}\n".encode())
     for array in arrays:
         little = array.dtype.newbyteorder("<")
-        digest.update(f"{little.str} {','.join(map(str, array.shape))}\n".encode())
-        for start in range(0, len(array), 4096):
-            digest.update(np.ascontiguousarray(array[start : start + 4096], dtype=little).data)
+        digest.update(f"{_described(little)} {','.join(map(str, array.shape))}\n".encode())
+        for _, rows in pieces(array):
+            plain = np.ascontiguousarray(rows, dtype=little)
+            digest.update(plain.data if little.names is None else plain.tobytes())
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """m labelled examples.
+def _described(kind: np.dtype[Any]) -> str:
+    if kind.names is None:
+        return kind.str
+    fields = [(name, *(kind[name].subdtype or (kind[name], ()))) for name in kind.names]
+    return json.dumps([[name, base.str, list(shape)] for name, base, shape in fields])
 
-    x: [m, *shape], uint8 (kept so until a batch needs floats; then divided by 255) or float32 (fed
-    as it is). y: [m] int64 in 0..classes-1. `history` records, in order, every seeded step (split,
-    corruption) that made these rows from the named source. Arrays may be memory-mapped; nothing
-    here copies x.
+
+@dataclass(frozen=True, eq=False, init=False)
+class Dataset:
+    """m labelled examples: `Dataset(x, y)`, from arrays or tensors.
+
+    x: [m, *shape], uint8 (kept so until a batch needs floats; then divided by 255), float32 or
+    int64 (tokens; both fed as they are), or a structured array [m] with such a field for each named
+    part of an input. y: [m] int64 in 0..classes-1; labels[k] is the source's label of class k (None
+    where labels were classes already). `history` records, in order, every seeded step (split,
+    corruption) that made these rows from the named source; `notes` what a person should know of how
+    they were read. Arrays may be memory-mapped; nothing here copies x.
+
+    `Dataset(x, y, name=..., classes=...)` takes what `as_dataset` takes in a pair: other floats
+    become float32, and labels are mapped and that is said. `Dataset(name, x, y, classes)` takes
+    arrays that are of these kinds already.
     """
 
     name: str
@@ -40,16 +61,54 @@ class Dataset:
     y: NDArray[np.int64]
     classes: int
     history: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    labels: Names | None = None
 
-    def __post_init__(self) -> None:
+    @overload
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = ...,
+        classes: int | None = ...,
+        notes: tuple[str, ...] = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        name: str,
+        x: NDArray[Any],
+        y: NDArray[np.int64],
+        classes: int,
+        history: tuple[str, ...] = ...,
+        notes: tuple[str, ...] = ...,
+        labels: Names | None = ...,
+    ) -> None: ...
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        ready = isinstance(given[0], str) if given else named.get("classes") is not None
+        order = _names(self) if ready else ["x", "y"]
+        values = dict(zip(order, given, strict=False)) | named
+        if len(values) < len(given) + len(named) or not {"x", "y"} <= set(values):
+            raise TypeError("a Dataset is made as Dataset(x, y) or Dataset(name, x, y, classes)")
+        if not ready:
+            values = _read(**values)
+        if not {"name", "classes"} <= set(values) <= set(_names(self)):
+            raise TypeError(f"a Dataset has {', '.join(_names(self))}, not {', '.join(values)}")
+        for one in dataclasses.fields(self):
+            object.__setattr__(self, one.name, values.get(one.name, one.default))
         if fault := self._fault():
             raise BadInput(f"{self.name}: {fault}")
 
     def _fault(self) -> str:
         x, y = self.x, self.y
-        if x.dtype not in (np.uint8, np.float32):
-            return f"x must be uint8 or float32, not {x.dtype}; convert it first"
-        if x.ndim < 2:
+        kinds = [x.dtype] if x.dtype.names is None else [x[name].dtype for name in x.dtype.names]
+        for kind in kinds:
+            if kind not in KINDS:
+                return f"x must be uint8, float32 or int64, not {kind}; convert it first"
+        if x.ndim < (2 if x.dtype.names is None else 1):
             return f"x has shape {x.shape}; it needs a row per example, [m, ...]"
         if y.dtype != np.int64 or y.ndim != 1:
             return f"y must be a vector of whole numbers, not {y.dtype} {y.shape}"
@@ -58,7 +117,7 @@ class Dataset:
             return f"{rows}; they must describe the same examples"
         if len(y) == 0:
             return "the set is empty; give at least one example"
-        if 0 in x.shape:
+        if x.nbytes == 0:
             return f"x has shape {x.shape}, so its examples hold no numbers; give each at least one"
         if self.classes < 2:
             return f"a classifier needs at least 2 classes, not {self.classes}"
@@ -67,8 +126,7 @@ class Dataset:
             known = f"the {self.classes} classes (0 to {self.classes - 1})"
             wrong = low if low < 0 else high
             return f"label {wrong} is outside {known}; fix the labels or the number of classes"
-        pieces = range(0, len(x) if x.dtype == np.float32 else 0, 4096)
-        if not all(np.isfinite(x[i : i + 4096]).all() for i in pieces):
+        if not all(_is_finite(rows) for _, rows in pieces(x) if np.float32 in kinds):
             held = "NaN, infinite values or numbers too large for float32"
             return f"x holds {held}; remove those rows first"
         return ""
@@ -78,8 +136,13 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one example."""
+        """Shape of one example; () if it has several named parts (`fields`)."""
         return tuple(self.x.shape[1:])
+
+    @property
+    def fields(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each named part of an example; none where x is a plain array."""
+        return {name: self.x.dtype[name].shape for name in self.x.dtype.names or ()}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -98,3 +161,24 @@ class Dataset:
     def relabel(self, y: NDArray[np.int64], step: str) -> Dataset:
         """The same inputs with other labels, with `step` added to the history."""
         return dataclasses.replace(self, y=y, history=(*self.history, step))
+
+
+def _names(data: Dataset) -> list[str]:
+    return [one.name for one in dataclasses.fields(data)]
+
+
+def _read(
+    x: Any, y: Any, name: str = "data", classes: int | None = None, notes: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The fields of a Dataset, from inputs and labels of any kind; what was changed is told."""
+    found, rounded = as_inputs_array(x, f"{name}: x")
+    (numbered,), labels = read_labels([y], [f"{name}: y"], classes)
+    notes = (*notes, *(text for text in (rounded, labels.remark) if text))
+    tell(*notes)
+    kept = {"name": name, "x": found, "y": numbered, "classes": labels.classes}
+    return {**kept, "notes": notes, "labels": labels.names}
+
+
+def _is_finite(rows: NDArray[Any]) -> bool:
+    parts = [rows] if rows.dtype.names is None else [rows[name] for name in rows.dtype.names]
+    return all(bool(np.isfinite(part).all()) for part in parts if part.dtype == np.float32)

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 from cushion.data import catalogue
 from cushion.data.dataset import Dataset, hash_arrays
 from cushion.data.formats.arrays import read_inputs
+from cushion.data.given import AnyData, as_dataset
 from cushion.data.sources import load_pair, parse_source
-from cushion.errors import BadInput
+from cushion.data.values import as_inputs_array
+from cushion.errors import BadInput, tell
 
 _SPLIT = "split="
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """x: [n, *shape], uint8 or float32, checked as a Dataset's inputs are."""
+    """x: [n, *shape] or a structured array [n], checked as a Dataset's inputs are."""
 
     name: str
     x: NDArray[Any]
@@ -38,15 +40,21 @@ class Inputs:
         return hash_arrays("cushion-inputs-1", self.x)
 
 
-def as_inputs(source: Inputs | Dataset | str | PathLike[str]) -> Inputs:
-    """The inputs of a dataset, a name, a folder or an .npz file; labels may be missing.
+def as_inputs(source: Inputs | AnyData) -> Inputs:
+    """The inputs of a name, a folder or an .npz file, where labels may be missing; of an array or
+    tensor; or of anything that `as_dataset` takes.
 
     Steps may follow a comma as in --data, and `split=test` means the held-out part:
     `mnist,split=test`.
     """
     if isinstance(source, Inputs):
         return source
-    part = source if isinstance(source, Dataset) else _load(str(source))
+    if isinstance(source, (str, PathLike)):
+        part = _load(str(source))
+    elif hasattr(source, "ndim") and hasattr(source, "dtype"):
+        part = Dataset(source, np.zeros(len(source), np.int64), name="unlabelled")
+    else:
+        part = as_dataset(source)
     return Inputs(part.name, part.x)
 
 
@@ -66,8 +74,11 @@ def _load(text: str) -> Dataset:
     plain, apply = parse_source(text)
     path = Path(plain)
     if plain not in catalogue.SETS and path.suffix == ".npz" and path.is_file():
-        x = read_inputs(path, "x" if split == "train" else "x_test")
         name = path.name if split == "train" else f"{path.name} test"
+        x, rounded = as_inputs_array(
+            read_inputs(path, "x" if split == "train" else "x_test"), f"{name}: x"
+        )
+        tell(*[rounded] if rounded else [])
         return apply(Dataset(name, x, np.zeros(len(x), dtype=np.int64), 2))
     sample, held_out = load_pair(plain)
     if split == "train":
@@ -102,6 +113,22 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
     if not shared or (shared * len(sample) <= 2 * repeated * len(rows) and theirs != ours):
         return ""
     return f"{shared} of the {len(rows)} are rows of the sample itself"
+
+
+def as_holdout(holdout: AnyData, sample: Dataset) -> Dataset | None:
+    """Held-out examples of any kind (None stays None), their labels numbered as the sample's.
+
+    BadInput if they are not of the sample's kind, or cannot be held out beside it.
+    """
+    if holdout is None:
+        return None
+    found = as_dataset(holdout, like=sample)
+    if (found.x.dtype, found.shape) != (sample.x.dtype, sample.shape):
+        own, kind = f"{found.x.dtype} {found.shape}", f"{sample.x.dtype} {sample.shape}"
+        fault = f"the held-out examples are {own} but the sample's are {kind}"
+        raise BadInput(f"{found.name}: {fault}; they must be alike")
+    check_holdout(found, sample)
+    return found
 
 
 def check_holdout(holdout: Dataset | None, sample: Dataset) -> None:

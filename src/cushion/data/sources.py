@@ -18,9 +18,10 @@ from cushion.data.dataset import Dataset
 from cushion.data.files import check_regular
 from cushion.data.formats import folders
 from cushion.data.formats.arrays import Pair, read_npz
-from cushion.errors import BadInput
+from cushion.data.labels import read_labels
+from cushion.data.values import as_inputs_array
+from cushion.errors import BadInput, tell
 
-MOST_CLASSES = 10_000  # when labels alone say how many classes there are
 Step = Callable[[Dataset, int], Dataset]
 
 
@@ -47,17 +48,6 @@ def load_pair(source: str | PathLike[str]) -> tuple[Dataset, Dataset | None]:
     plain, apply = parse_source(str(source))
     sample, held_out = _load_plain(plain)
     return apply(sample), held_out
-
-
-def as_dataset(data: Dataset | str | PathLike[str]) -> Dataset:
-    """A Dataset as it is; for a name or path, its sample."""
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, (str, PathLike)):
-        return load(data)
-    raise BadInput(
-        f"data must be a Dataset or its name, not {type(data).__name__}; see cushion.load"
-    )
 
 
 def parse_source(text: str) -> tuple[str, Callable[[Dataset], Dataset]]:
@@ -149,18 +139,23 @@ def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
 
 
 def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Dataset | None]:
-    train, test = pair
-    if classes is None:
-        largest = [int(part.y.max()) for part in pair if part is not None and len(part.y)]
-        classes = max([1, *largest]) + 1
-        if classes > MOST_CLASSES:
-            fault = f"label {classes - 1} would make {classes} classes, more than {MOST_CLASSES}"
-            raise BadInput(f"{name}: {fault}; number the labels 0, 1, 2, ... without gaps")
-    sample = Dataset(name, train.x, train.y, classes)
-    if test is None:
-        return sample, None
-    (own, kind), (shape, dtype) = [(x.shape[1:], x.dtype) for x in (test.x, train.x)]
-    if (own, kind) != (shape, dtype):
-        fault = f"held-out examples are {kind} {own} but the sample's are {dtype} {shape}"
-        raise BadInput(f"{name}: {fault}; they must be alike")
-    return sample, Dataset(f"{name} test", test.x, test.y, classes)
+    """Both parts, their labels numbered together; what was changed is told once."""
+    parts = [part for part in pair if part is not None]
+    names = [name, f"{name} test"][: len(parts)]
+    read = [as_inputs_array(part.x, f"{own}: x") for part, own in zip(parts, names, strict=True)]
+    ys, labels = read_labels([part.y for part in parts], [f"{own}: y" for own in names], classes)
+    (shape, kind), *others = [(x.shape[1:], x.dtype) for x, _ in read]
+    for own, dtype in others:
+        if (own, dtype) != (shape, kind):
+            fault = f"held-out examples are {dtype} {own} but the sample's are {kind} {shape}"
+            raise BadInput(f"{name}: {fault}; they must be alike")
+    found = [
+        Dataset(own, x, y, labels.classes, (), _notes(rounded, labels.remark), labels.names)
+        for own, (x, rounded), y in zip(names, read, ys, strict=True)
+    ]
+    tell(*dict.fromkeys(note for part in found for note in part.notes))
+    return found[0], found[1] if len(found) > 1 else None
+
+
+def _notes(*remarks: str) -> tuple[str, ...]:
+    return tuple(remark for remark in remarks if remark)

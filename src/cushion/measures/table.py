@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from cushion.data import Dataset, as_dataset
+from cushion.data import AnyData, Dataset, as_dataset
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
 from cushion.measures.family import Context, Family
@@ -33,7 +33,7 @@ Row = TypeVar("Row", LayerMeasures, NetMeasures)
 
 def measure(
     model: nn.Module | Network,
-    data: Dataset | str,
+    data: AnyData,
     *,
     only: str | Sequence[str] | None = None,
     batch: int = _BATCH,
@@ -82,7 +82,7 @@ def measure(
 
 
 def margins(
-    model: nn.Module | Network, data: Dataset | str, *, batch: int = _BATCH
+    model: nn.Module | Network, data: AnyData, *, batch: int = _BATCH
 ) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
     return one_pass(*subject(model, data), batch, norms=False, margins=True)["margins"]
@@ -90,7 +90,7 @@ def margins(
 
 def noise_sensitivity(
     model: nn.Module | Network,
-    data: Dataset | str,
+    data: AnyData,
     start: str,
     end: str,
     *,
@@ -109,7 +109,7 @@ def noise_sensitivity(
     return measure_sensitivity(net, sample, start, end, noise, scale=scale, draws=draws, seed=seed)
 
 
-def subject(model: nn.Module | Network, data: Dataset | str) -> tuple[Network, Dataset]:
+def subject(model: nn.Module | Network, data: AnyData) -> tuple[Network, Dataset]:
     """The traced net and its sample."""
     if isinstance(data, nn.Module | Network):
         raise BadInput("the net comes first and the data second: swap the two")

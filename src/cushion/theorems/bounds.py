@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from cushion.data import Dataset
-from cushion.data.inputs import check_holdout
+from cushion.data import AnyData, Dataset
+from cushion.data.inputs import as_holdout
 from cushion.errors import BadInput
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.records import NetMeasures
@@ -65,9 +65,9 @@ class Subject:
 
 def bounds(
     model: nn.Module | Network,
-    data: Dataset | str,
+    data: AnyData,
     *,
-    holdout: Dataset | None = None,
+    holdout: AnyData | None = None,
     init: nn.Module | Network | None = None,
     options: BoundOptions | None = None,
     name: str = "net",
@@ -81,7 +81,7 @@ def bounds(
     exact = parse_delta(str(options.delta))
     delta = float(exact)
     net, sample = subject(model, data)
-    check_holdout(holdout, sample)
+    holdout = as_holdout(holdout, sample)
     initial = None if init is None else traced(init, sample)
     if initial is not None:
         check_alike(net, initial, "the initialisation")

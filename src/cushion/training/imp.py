@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from cushion.data.dataset import Dataset
+from cushion.data import AnyData
 from cushion.errors import BadInput
 from cushion.nets.loading.weights import IMP_FILE, NET_FILE, read_tensors, save_tensors
 from cushion.nets.models import build_empty
@@ -80,10 +80,10 @@ class ImpResult(Record):
 
 def train_imp(
     recipe: Recipe | Spec | str,
-    data: Dataset,
+    data: AnyData,
     out: str | Path,
     *,
-    test: Dataset | None = None,
+    test: AnyData | None = None,
     rounds: int | None = None,
     to: float | None = None,
     fraction: float = ImpOptions.fraction,

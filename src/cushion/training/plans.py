@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from cushion.data import AnyData, as_dataset
 from cushion.data.dataset import Dataset
 from cushion.data.files import check_regular, write_whole
 from cushion.data.samples import randomize_labels, shuffle_labels
@@ -58,9 +59,11 @@ class Setting:
 
 
 def settle(
-    recipe: Recipe | Spec | str, data: Dataset, test: Dataset | None, options: TrainOptions
+    recipe: Recipe | Spec | str, data: AnyData, test: AnyData | None, options: TrainOptions
 ) -> Setting:
     """The setting that the options describe, or one sentence about the first that does not fit."""
+    data = as_dataset(data)
+    test = None if test is None else as_dataset(test, like=data)
     if not isinstance(recipe, Recipe):
         recipe = find_recipe(str(recipe))
     if options.epochs is not None:

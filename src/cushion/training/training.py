@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cushion.data import AnyData
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets import models
@@ -50,10 +51,10 @@ class RunResult(Record):
 
 def train(
     recipe: Recipe | Spec | str,
-    data: Dataset,
+    data: AnyData,
     out: str | Path,
     *,
-    test: Dataset | None = None,
+    test: AnyData | None = None,
     width: float = TrainOptions.width,
     epochs: int | None = TrainOptions.epochs,
     lr_halve_every: int | None = TrainOptions.lr_halve_every,

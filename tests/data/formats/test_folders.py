@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cushion.data import load_pair
 from cushion.data.formats import arrays, cifar, folders
 from cushion.data.formats.arrays import Arrays
 from cushion.errors import BadInput, Malformed
@@ -154,12 +155,12 @@ def test_a_hostile_npy_header_is_one_sentence(tmp_path: Path, header: str) -> No
         (tmp_path / name).write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    "labels", [np.array(1), np.array(["a", "b"]), np.array([0.0, 1.0])], ids=str
-)
-def test_npy_labels_that_are_no_vector_of_whole_numbers(tmp_path: Path, labels: np.ndarray) -> None:
-    part = Arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1]))
-    arrays.write_folder(tmp_path, part, part)
-    np.save(tmp_path / "y_train.npy", labels)
-    with pytest.raises(BadInput, match=r"y_train\.npy: y must be a vector of whole numbers"):
-        folders.read(tmp_path)
+def test_npy_labels_of_another_kind_are_numbered_with_the_held_out_ones(tmp_path: Path) -> None:
+    x = np.zeros((2, 1, 2, 2), np.uint8)
+    train, test = Arrays(x, np.array(["b", "c"])), Arrays(x, np.array(["c", "a"]))
+    arrays.write_folder(tmp_path, train, test)
+    with pytest.warns(UserWarning, match="'a' is 0, 'b' is 1, 'c' is 2$"):
+        sample, held_out = load_pair(tmp_path)
+    assert held_out is not None
+    assert (sample.y.tolist(), held_out.y.tolist()) == ([1, 2], [2, 0])
+    assert sample.labels == held_out.labels == ("a", "b", "c")

@@ -19,27 +19,17 @@ FILES = ("x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy")
 
 
 class Arrays(NamedTuple):
-    """x: [m, *shape] uint8 or float32; y: [m] int64."""
+    """x: [m, *shape] and y: labels, of any kind that `sources` makes a Dataset of."""
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
 
 
 Pair = tuple[Arrays, Arrays | None]  # the sample, and the held-out part if the source has one
 
 
-def whole_labels(y: NDArray[Any], where: str) -> NDArray[np.int64]:
-    """The labels as int64, from any integer type; `where` opens the sentence of a refusal."""
-    if y.dtype.kind not in "iu" or y.ndim != 1:
-        said = f"not {y.dtype} of shape {y.shape}"
-        raise BadInput(f"{where} must be a vector of whole numbers, {said}")
-    if y.dtype == np.uint64 and len(y) and int(y.max()) > np.iinfo(np.int64).max:
-        raise BadInput(f"{where} has the label {int(y.max())}, which no number of classes can hold")
-    return y.astype(np.int64, copy=False)
-
-
 def read_npz(path: Path) -> Pair:
-    """Read both parts. Pickled (object) arrays are refused unread; float64 becomes float32."""
+    """Read both parts. Pickled (object) arrays are refused unread."""
     arrays, found = _archived(path, ("x", "y", "x_test", "y_test"))
     if "x" not in arrays or "y" not in arrays:
         raise BadInput(f"{path}: an .npz set needs the arrays x and y, but this one has {found}")
@@ -47,10 +37,8 @@ def read_npz(path: Path) -> Pair:
         needs = "a held-out part needs both x_test and y_test"
         raise BadInput(f"{path}: {needs}, but this one has {found}")
 
-    def part(x: str, y: str) -> Arrays:
-        return Arrays(_inputs(arrays[x], x, path), whole_labels(arrays[y], f"{path}: {y}"))
-
-    return part("x", "y"), part("x_test", "y_test") if "x_test" in arrays else None
+    test = Arrays(arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+    return Arrays(arrays["x"], arrays["y"]), test
 
 
 def read_inputs(path: Path, key: str) -> NDArray[Any]:
@@ -58,7 +46,7 @@ def read_inputs(path: Path, key: str) -> NDArray[Any]:
     arrays, found = _archived(path, (key,))
     if key not in arrays:
         raise BadInput(f"{path}: unlabelled inputs need the array {key}, but this file has {found}")
-    return _inputs(arrays[key], key, path)
+    return arrays[key]
 
 
 def recognise(folder: Path) -> bool:
@@ -70,8 +58,7 @@ def read_folder(folder: Path) -> Pair:
     """Both parts, memory-mapped: pixels are paged in from the file when a batch touches them."""
 
     def part(name: str) -> Arrays:
-        labels = folder / f"y_{name}.npy"
-        return Arrays(_map(folder / f"x_{name}.npy"), whole_labels(_map(labels), f"{labels}: y"))
+        return Arrays(_map(folder / f"x_{name}.npy"), _map(folder / f"y_{name}.npy"))
 
     return part("train"), part("test") if (folder / "x_test.npy").is_file() else None
 
@@ -110,17 +97,6 @@ def _member(archive: Any, key: str, path: Path) -> NDArray[Any]:
         fault = "is an array of Python objects, which is never unpickled; save it as numbers"
         raise BadInput(f"{path}: {key} {fault}") from None
     return array
-
-
-def _inputs(x: NDArray[Any], key: str, path: Path) -> NDArray[Any]:
-    if x.dtype.kind == "f":
-        # what overflows becomes infinite, and Dataset refuses that by name
-        with np.errstate(over="ignore"):
-            return x.astype(np.float32, copy=False)
-    if x.dtype != np.uint8:
-        how = "save it as uint8 (a net reads it divided by 255) or float32 (read as it is)"
-        raise BadInput(f"{path}: {key} is {x.dtype}; {how}")
-    return x
 
 
 def _map(path: Path) -> NDArray[Any]:

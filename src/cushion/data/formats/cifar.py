@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from cushion.data.files import check_regular
 from cushion.data.formats import numpy_pickle
-from cushion.data.formats.arrays import Arrays, Pair, whole_labels
+from cushion.data.formats.arrays import Arrays, Pair
+from cushion.data.labels import whole_labels
 from cushion.errors import BadInput, Malformed
 
 PIXELS = 3 * 32 * 32

@@ -1,0 +1,105 @@
+"""The way in: whatever a person keeps examples in becomes a Dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cushion.data import loaders, sources, tables
+from cushion.data.dataset import Dataset
+from cushion.data.kinds import Examples, is_a, split_labels
+from cushion.data.labels import Labels, read_like
+from cushion.data.values import as_inputs_array
+from cushion.errors import BadInput, tell
+
+_TAKEN = (
+    "a Dataset, its name or path, (x, y), a TensorDataset, a dataset with rows by index, a "
+    "DataLoader, a Hugging Face dataset, a DataFrame or a Bunch"
+)
+AnyData: TypeAlias = Any  # what `as_dataset` takes
+_HELD_OUT = ("test", "validation", "valid", "val")
+
+
+def as_dataset(
+    data: AnyData, *, like: Dataset | None = None, label_column: str | None = None
+) -> Dataset:
+    """The examples in `data` as a Dataset: the one way in, wherever data are taken.
+
+    data: a Dataset (as it is), a name or path (its sample), a pair (x, y) of arrays or tensors, a
+    TensorDataset, any dataset with rows by index (each is read once, in order), a DataLoader (its
+    dataset; shuffling is ignored), a Hugging Face dataset, a DataFrame with a column of labels, a
+    Bunch, or a dict of arrays with one of labels. `label_column`: which one that is, where its name
+    does not say it.
+
+    like: the sample beside which these are held out: its labels say which class each label is. What
+    was changed on the way in stands in `notes`, and is told as a warning.
+    """
+    if isinstance(data, (str, PathLike)):
+        data = sources.load(data)
+    if isinstance(data, Dataset):
+        return data if like is None or like.labels == data.labels else _renumbered(data, like)
+    found = _examples(data, label_column)
+    if like is None:
+        return Dataset(found.x, found.y, name=found.name, notes=found.notes)
+    x, rounded = as_inputs_array(found.x, f"{found.name}: x")
+    y = read_like(found.y, f"{found.name}: y", Labels(like.classes, like.labels))
+    notes = (*found.notes, *([rounded] if rounded else []))
+    tell(*notes)
+    return Dataset(found.name, x, y, like.classes, (), notes, like.labels)
+
+
+def load_pair(data: AnyData) -> tuple[Dataset, Dataset | None]:
+    """The sample and the held-out part (None if there is none) of a name, a folder or a file, with
+    the steps behind it; of a dict of sets, those called train and test; of anything else as
+    `as_dataset` takes it, no held-out part.
+    """
+    if isinstance(data, (str, PathLike)):
+        return sources.load_pair(data)
+    if not _is_split(data):
+        return as_dataset(data), None
+    sample = as_dataset(data["train"])
+    other = next((name for name in _HELD_OUT if name in data), None)
+    return sample, None if other is None else as_dataset(data[other], like=sample)
+
+
+def _is_split(data: Any) -> bool:
+    return isinstance(data, Mapping) and "train" in data
+
+
+def _renumbered(data: Dataset, like: Dataset) -> Dataset:
+    """The same examples, with the class that each label of their source is in the sample."""
+    own = range(data.classes) if data.labels is None else data.labels
+    known = Labels(like.classes, like.labels)
+    y = known.number(np.array(own)[data.y], f"{data.name}: y")
+    return Dataset(data.name, data.x, y, like.classes, data.history, data.notes, like.labels)
+
+
+def _examples(data: Any, label_column: str | None) -> Examples:
+    if is_a(data, "torch", "Module"):
+        raise BadInput("data are a net; the net comes first and the data second")
+    if is_a(data, "torch", "DataLoader"):
+        return loaders.from_loader(data, label_column)
+    if is_a(data, "torch", "TensorDataset"):
+        return loaders.from_tensors(data)
+    if is_a(data, "pandas", "DataFrame"):
+        return tables.from_frame(data, label_column)
+    if is_a(data, "datasets", "Dataset"):
+        return tables.from_hugging_face(data, label_column)
+    if is_a(data, "sklearn", "Bunch"):
+        return tables.from_bunch(data)
+    if _is_split(data):
+        return _examples(data["train"], label_column)
+    if isinstance(data, Mapping):
+        return Examples(*split_labels(data, label_column, "this dict"))
+    if isinstance(data, list) and data and isinstance(data[0], (tuple, Mapping)):
+        return loaders.from_dataset(data, label_column)  # a row for each item
+    if isinstance(data, (tuple, list)):
+        if len(data) != 2:
+            raise BadInput(f"data must be {_TAKEN}, not {len(data)} parts")
+        return Examples(tables.inputs_of(data[0]), tables.labels_of(data[1]))
+    if hasattr(data, "ndim") or not hasattr(data, "__getitem__"):
+        raise BadInput(f"data must be {_TAKEN}, not {type(data).__name__}")
+    return loaders.from_dataset(data, label_column)
