@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from cushion.data.files import write_whole
 from cushion.errors import Malformed
 from cushion.nets.loading import weights as stored
+from cushion.nets.loading.checksums import Damaged
 from cushion.training.plans import CHECKPOINT_FILE, Setting
 
 CHECKPOINT_FORMAT = "cushion-checkpoint-1"
@@ -97,9 +98,14 @@ class Run:
         except (Malformed, ValueError, RuntimeError) as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
             said = f"is damaged ({reason})"
-            if isinstance(error, Malformed):
+            if isinstance(error, Damaged):
+                said = "is damaged (its contents are not those that were written)"
+            elif isinstance(error, Malformed):
                 said = "is not a complete safetensors file"
-            raise Malformed(f"{path} {said}; delete it to start the run again") from None
+            how = "delete it to start the run again"
+            if path.name == REWIND_FILE:
+                how = f"delete {path.parent}, and it is trained again"
+            raise Malformed(f"{path} {said}; {how}") from None
         self.history, self.stopped = history, stopped
 
     def checkpoint(

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from cushion.data.files import check_regular, write_whole
 from cushion.errors import BadInput, Malformed
+from cushion.nets.loading import checksums
 from cushion.nets.loading.programs import plain_module
 from cushion.nets.models import build_empty
 from cushion.nets.specs import Shape, Spec, parse, write_shape
@@ -61,8 +62,9 @@ def save_net(
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
-    content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, metadata)
+    """Write a safetensors file with its checksum, whole or not at all."""
+    plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    content = save(plain, checksums.add(plain, metadata))
     write_whole(path, _in_order(content))
 
 
@@ -77,13 +79,16 @@ def _in_order(content: bytes) -> bytes:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors (copies that share nothing with the file) and metadata of a safetensors file."""
+    """Tensors (copies that share nothing with the file) and metadata of a safetensors file.
+
+    Its checksum, where it has one, is checked and left out.
+    """
     _check_exists(path, "a weights file, a RUN folder or file.py:factory")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             # clone: memory that torch allocated is aligned, whatever the file's layout
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-            return tensors, file.metadata() or {}
+            return tensors, checksums.check(path, tensors, file.metadata() or {})
     except (SafetensorError, OSError) as error:
         said = f"{path} is not a complete safetensors file ({_first_line(error)})"
         raise Malformed(f"{said}; write it again") from None
