@@ -274,7 +274,7 @@ def test_normalised_computes_with_constants_of_its_own() -> None:
         (
             (0.5, 0.5),
             1.0,
-            "2 values for mean, but the data are 3x8x4, with 3 channels; give 1 or 3",
+            "2 values for mean, but the data are 3x8x4, with 3 channels; give one number",
         ),
         ((0.5,) * 4, 1.0, "channels last"),
         (0.5, 0.0, "std above 0, not 0"),

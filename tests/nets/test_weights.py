@@ -129,8 +129,10 @@ def test_missing_and_foreign_files(tmp_path: Path, saved: Path) -> None:
     assert "was not written by cushion (no spec inside); give file.py:factory" in refusal(
         tmp_path / "foreign.safetensors"
     )
-    assert "holds weights without a net" in refusal(tmp_path / "w.pt")
-    assert "names no factory" in refusal(tmp_path / "w.py")
+    assert "w.pt does not exist" in refusal(tmp_path / "w.pt")
+    torch.save({"w": torch.zeros(3)}, tmp_path / "w.pt")
+    assert "holds weights without a net; give file.py:factory" in refusal(tmp_path / "w.pt")
+    assert "w.py does not exist" in refusal(tmp_path / "w.py")
     assert "goes with file.py:factory" in (said := refusal(saved, weights=saved))
     assert said.endswith("leave it out")
     assert refusal(tmp_path / "w.py", weights=saved).endswith("w.py:FACTORY")

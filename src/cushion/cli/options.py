@@ -31,7 +31,10 @@ _DATA = (
     "a set's name (see `cushion data list`), a folder or an .npz file; steps may follow, such as "
     "cifar10,subset=10000,random-labels=1,seed=0"
 )
-NET = "weights that cushion wrote, a RUN folder, a compressed net, file.py:factory, or a .pt2 file"
+NET = (
+    "weights that cushion wrote, a RUN folder, a compressed net, file.py:name (a function, class "
+    "or net), an .onnx file, or with --trust a .pt2 or TorchScript file"
+)
 
 
 def add_verb(
@@ -66,9 +69,13 @@ def add_out(parser: Any, shown: str, meaning: str) -> None:
 def add_net(parser: Any, name: str = "net", meaning: str = NET, **more: Any) -> None:
     """NET as a positional argument, or as --net where it is optional."""
     parser.add_argument(name, metavar="NET", help=meaning, **more)
-    state = "with file.py:factory: its state dict, .safetensors or .pt"
+    state = "with file.py:name: its state dict or checkpoint, .safetensors, .pt or .ckpt"
     parser.add_argument("--weights", metavar="W", help=state)
-    add_switch(parser, "--trust", "load a .pt2 program, although loading one can run code")
+    trust = "load a .pt2 or TorchScript program, although loading one can run code"
+    add_switch(parser, "--trust", trust)
+    constants = "MEAN,STD that stood before the net in its training, such as 0.1307,0.3081; with"
+    colons = "a number a channel 0.5:0.4:0.4,0.2:0.2:0.2 (images are divided by 255 before)"
+    add_word(parser, "--normalise", "MEAN,STD", f"{constants} {colons}")
 
 
 def add_examples(parser: Any, what: str, default: str = "what some minutes allow") -> None:
@@ -137,11 +144,17 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
 
 def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
     """BadInput where a flag says how to load a net that is not there."""
-    if args.net is None and (args.weights or args.trust):
-        raise BadInput(f"--weights and --trust say how to load a net; give {name} as well")
+    if args.net is None and (args.weights or args.trust or args.normalise):
+        flags = "--weights, --trust and --normalise"
+        raise BadInput(f"{flags} say how to load a net; give {name} as well")
     nets = [net for net in (args.net, getattr(args, "beside", None)) if net is not None]
-    if args.trust and not any(net.endswith(".pt2") for net in nets):
-        raise BadInput(f"--trust is for .pt2 programs, which {args.net} is not; leave it out")
+    if args.trust:
+        from cushion.nets.loading.foreign import PROGRAMS
+
+        if any(net.lower().endswith(PROGRAMS) for net in nets):
+            return
+        said = f"--trust is for .pt2 and TorchScript programs, which {args.net} is not"
+        raise BadInput(f"{said}; leave it out")
 
 
 def is_certificate(path: str | Path) -> bool:
@@ -162,18 +175,27 @@ def check_certificate(path: str) -> None:
 
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
     from cushion.compressors.file import is_compressed, load_compressed
+    from cushion.nets.batches import as_batch
     from cushion.nets.loading.weights import LoadedNet, load_net
     from cushion.nets.network import NetworkModule
+    from cushion.nets.normalise import normalise_words, parse_normalise
 
     if is_certificate(args.net):
         how = "check it with cushion verify, or see what it states with cushion inspect"
         raise BadInput(f"{args.net} is a certificate and not a NET; {how}")
     if is_compressed(args.net):
-        if args.weights:
-            raise BadInput(f"--weights does not go with {args.net}, a compressed net; leave it out")
+        for flag in (name for name in ("weights", "normalise") if getattr(args, name)):
+            said = f"--{flag} does not go with {args.net}, a compressed net"
+            raise BadInput(f"{said}, which has all its numbers in it; leave it out")
         return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
-    known: dict[str, Any] = {"input_shape": data.shape, "classes": data.classes}
-    return load_net(args.net, weights=args.weights, trust=args.trust, **known)
+    known: dict[str, Any] = {"rows": as_batch(data.x[:2]), "classes": data.classes}
+    if args.normalise is not None:
+        known["normalise"] = parse_normalise(args.normalise)
+        note(f"the net reads {normalise_words(*known['normalise'])}, as --normalise says")
+    net = load_net(args.net, weights=args.weights, trust=args.trust, **known)
+    for sentence in net.remarks:
+        note(sentence)
+    return net
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from cushion.errors import BadInput
 from cushion.nets.calling import call
 from cushion.nets.specs import write_shape
+from cushion.numerics import counted
 
 Constants: TypeAlias = float | Sequence[float]
 
@@ -44,7 +45,7 @@ def constants(mean: Constants, std: Constants, shape: Sequence[int]) -> tuple[Te
         if len(values) not in (1, channels):
             said = f"{len(values)} values for {name}, but the data are {write_shape(tuple(shape))}"
             last = len(shape) > 1 and len(values) == shape[-1]
-            fix = f"with {channels} channels; give 1 or {channels}"
+            fix = f"with {counted(channels, 'channel')}; give one number, or one a channel"
             fix = "with the channels last; move them to the front" if last else fix
             raise BadInput(f"`normalise` has {said}, {fix}")
         if not all(map(math.isfinite, values)):

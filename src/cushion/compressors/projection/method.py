@@ -121,11 +121,12 @@ def parse_size(size: Size, option: str) -> int | Fraction:
     percentage = _PERCENTAGE.fullmatch(text)
     if percentage:
         part = Fraction(percentage[1]) / 100
-        if 0 < part <= 1000:
+        if 0 < part <= 1:
             return part
-    elif text.isascii() and text.isdigit() and len(text) <= 20 and 1 <= int(text) <= _MOST:
+    if text.isascii() and text.isdigit() and len(text) <= 20 and 1 <= int(text) <= _MOST:
         return int(text)
-    raise BadInput(f"{option} {size} must be a whole number of at least 1, or a percentage as 5%")
+    rule = "a whole number of at least 1, or a percentage up to 100%, such as 5%"
+    raise BadInput(f"{option} {size} must be {rule}")
 
 
 _OF_NETS = ("gamma", "level", "from_initialisation", "zeta", "sweep")

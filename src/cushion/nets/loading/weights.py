@@ -1,20 +1,16 @@
 """Nets as files: safetensors with the spec in the metadata, and what else a NET may be.
 
 Reading never runs code from a weights file: safetensors holds only numbers, `.pt` files go through
-torch's restricted unpickler (`weights_only=True`), and a torch.export program needs `trust`.
-`file.py:factory` runs the file that the user names.
+torch's restricted unpickler (`weights_only=True`), and programs need `trust`. `file.py:name` runs
+the file that the user names.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import sys
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +19,23 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from cushion.data.files import check_regular, write_whole
+from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
+<<<<<<< HEAD
 from cushion.nets.loading import checksums
 from cushion.nets.loading.programs import plain_module
+=======
+from cushion.nets.batches import Batch
+from cushion.nets.calling import evaluating
+from cushion.nets.classifier import as_module, normalised, remarks
+from cushion.nets.fitted import Fitted
+from cushion.nets.loading.factories import call_factory, refuse_without_name
+from cushion.nets.loading.foreign import load_foreign
+from cushion.nets.loading.refusals import check_exists, factory_for, first_line
+from cushion.nets.loading.states import check_keys, fill, read_checkpoint
+>>>>>>> 83eacde (NET may be an .onnx or TorchScript file, a checkpoint's weights, a net or class in a file; --normalise puts a training's constants before it; misfits say both shapes and a guess)
 from cushion.nets.models import build_empty
+from cushion.nets.normalise import Constants
 from cushion.nets.specs import Shape, Spec, parse, write_shape
 
 FORMAT = "cushion-net-1"
@@ -45,12 +53,14 @@ class LoadedNet:
 
     `spec` and `meta` (recipe, data, data_fingerprint, seed, metrics, ...) are there when cushion
     wrote the file; `init` is the same net at its initialisation, when that file lies beside it.
+    `remarks`: what its scores on the data's first rows look like, where that needs saying.
     """
 
     module: nn.Module
     spec: Spec | None
     meta: dict[str, Any]
     init: nn.Module | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def save_net(
@@ -79,18 +89,23 @@ def _in_order(content: bytes) -> bytes:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+<<<<<<< HEAD
     """Tensors (copies that share nothing with the file) and metadata of a safetensors file.
 
     Its checksum, where it has one, is checked and left out.
     """
     _check_exists(path, "a weights file, a RUN folder or file.py:factory")
+=======
+    """Tensors (copies that share nothing with the file) and metadata of a safetensors file."""
+    check_exists(path, "a weights file, a RUN folder or file.py:factory")
+>>>>>>> 83eacde (NET may be an .onnx or TorchScript file, a checkpoint's weights, a net or class in a file; --normalise puts a training's constants before it; misfits say both shapes and a guess)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             # clone: memory that torch allocated is aligned, whatever the file's layout
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             return tensors, checksums.check(path, tensors, file.metadata() or {})
     except (SafetensorError, OSError) as error:
-        said = f"{path} is not a complete safetensors file ({_first_line(error)})"
+        said = f"{path} is not a complete safetensors file ({first_line(error)})"
         raise Malformed(f"{said}; write it again") from None
 
 
@@ -110,42 +125,60 @@ def load_net(
     trust: bool = False,
     input_shape: Shape | None = None,
     classes: int | None = None,
+    rows: Batch | None = None,
+    normalise: tuple[Constants, Constants] | None = None,
 ) -> LoadedNet:
-    """Load a NET: a cushion weights file, a RUN folder, `file.py:factory`, or a `.pt2` program.
+    """Load a NET: a cushion weights file, a RUN folder, `file.py:name`, a `.pt2` or TorchScript
+    program (with `trust`), or an `.onnx` file.
 
-    `weights` (a safetensors or `.pt` state dict) goes with `file.py:factory` only. With
-    `input_shape` and `classes` the net is also checked to read such examples and give that many
-    scores.
+    `weights` (a safetensors or `.pt` state dict, or a checkpoint with one) goes with `file.py:name`
+    only. With `input_shape` or `rows`, some examples, and `classes` the net is also checked to read
+    them and give that many scores, and what it returns becomes rows of scores. `normalise`, a pair
+    (mean, std), puts (x - mean) / std before it.
     """
     text = os.fspath(reference)
-    file, colon, factory = text.rpartition(":")
-    if colon and file.endswith(".py"):
-        module = _call_factory(Path(file), factory)
-        if weights is not None:
-            _fill(module, _read_state(Path(weights)), str(weights))
-        net = LoadedNet(module, None, {})
-    elif weights is not None:
-        way = f"write {text}:FACTORY" if text.endswith(".py") else "leave it out"
-        raise BadInput(f"`weights` goes with file.py:factory, but the net is {text}; {way}")
-    elif text.endswith(".pt2"):
-        net = LoadedNet(_load_program(Path(text), trust), None, {})
-    else:
-        net = _load_cushion_net(Path(text))
+    net = _load(text, weights, trust)
     source = text if weights is None else str(weights)
     for name, tensor in net.module.state_dict().items():
         numbers = isinstance(tensor, Tensor) and tensor.is_floating_point()
         if numbers and not bool(torch.isfinite(tensor).all()):
             said = f"{source}: tensor {name} holds NaN or infinite values"
             raise BadInput(f"{said}; train the net again or repair it")
-    if input_shape is not None:
-        _check_data(net, text, input_shape, classes)
-    return net
+    if input_shape is None and isinstance(rows, Tensor):
+        input_shape = tuple(rows.shape[1:])
+    if normalise is not None:
+        if input_shape is None:
+            raise BadInput("`normalise` is for data of one array; leave it out for named parts")
+        both = (net.module, net.init)
+        module, init = (one and normalised(one, *normalise, input_shape) for one in both)
+        assert module is not None
+        net = replace(net, module=module, init=init)
+    if input_shape is None and rows is None:
+        return net
+    return _for_data(net, text, input_shape, classes, rows)
+
+
+def _load(text: str, weights: str | os.PathLike[str] | None, trust: bool) -> LoadedNet:
+    file, colon, name = text.rpartition(":")
+    if colon and file.endswith(".py"):
+        module = call_factory(Path(file), name)
+        if weights is not None:
+            if isinstance(module, Fitted):
+                said = f"`weights` goes with a torch module, but {text} is fitted by scikit-learn"
+                raise BadInput(f"{said}; leave it out")
+            fill(module, _read_state(Path(weights)), str(weights))
+        return LoadedNet(module, None, {})
+    path = Path(text)
+    if weights is not None:
+        way = f"write {text}:FACTORY" if text.endswith(".py") else "leave it out"
+        raise BadInput(f"`weights` goes with file.py:factory, but the net is {text}; {way}")
+    if path.suffix == ".py":
+        raise refuse_without_name(path)
+    foreign = None if path.is_dir() else load_foreign(path, trust)
+    return _load_cushion_net(path) if foreign is None else LoadedNet(foreign, None, {})
 
 
 def _load_cushion_net(path: Path) -> LoadedNet:
-    if path.suffix == ".py":
-        fix = f"write {path}:FUNCTION, a function that returns the nn.Module"
-        raise BadInput(f"{path} names no factory; {fix}")
     if path.is_dir():
         if not (path / NET_FILE).exists():
             said = f"is a folder without {NET_FILE}"
@@ -156,8 +189,6 @@ def _load_cushion_net(path: Path) -> LoadedNet:
                 said = "is an unfinished run; run cushion train again to finish it"
             raise BadInput(f"{path} {said}")
         path = path / NET_FILE
-    if path.suffix in (".pt", ".pth", ".bin", ".pkl"):
-        raise BadInput(f"{path} holds weights without a net; {_factory_for(path)}")
     module, spec, meta = _read_cushion_net(path)
     init = None
     beside = path.with_name(INIT_FILE)
@@ -176,136 +207,50 @@ def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
         raise BadInput(f"{path} is a compressed net; read it with cushion.load_compressed")
     if "spec" not in metadata:
         said = "was not written by cushion (no spec inside)"
-        raise BadInput(f"{path} {said}; {_factory_for(path)}")
+        raise BadInput(f"{path} {said}; {factory_for(path)}")
     if kind != FORMAT:
         raise BadInput(f"{path} has format {kind!r}, but this version reads {FORMAT!r}")
     try:
         spec = parse(metadata.pop("spec"))
         meta = {key: v if key in _TEXT_KEYS else json.loads(v) for key, v in metadata.items()}
     except (BadInput, ValueError, RecursionError) as error:
-        raise Malformed(f"{path} has damaged metadata: {_first_line(error)}") from None
+        raise Malformed(f"{path} has damaged metadata: {first_line(error)}") from None
     module = build_empty(spec)
-    _check_keys(module, tensors, str(path))
+    check_keys(module, tensors, str(path))
     module = module.to_empty(device="cpu")
-    _fill(module, tensors, str(path))
+    fill(module, tensors, str(path))
     return module, spec, meta
 
 
-def _check_keys(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    wanted = module.state_dict()
-    problems = [f"lacks {name}" for name in wanted if name not in tensors]
-    problems += [f"has an unexpected {name}" for name in tensors if name not in wanted]
-    for name, tensor in tensors.items():
-        expected = wanted.get(name)
-        if expected is not None and (tensor.shape != expected.shape or tensor.is_complex()):
-            shapes = f"{list(tensor.shape)} where the net needs {list(expected.shape)}"
-            problems.append(f"has {name} of shape {shapes}")
-    if problems:
-        said = ", ".join(problems[:5])
-        said += f" and {len(problems) - 5} more misfits" if len(problems) > 5 else ""
-        raise BadInput(f"{source} does not fit the net: it {said}; use the weights of this net")
-
-
-def _fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    _check_keys(module, tensors, source)
-    module.load_state_dict(dict(tensors))
-    module.eval()
-
-
-def _check_data(net: LoadedNet, source: str, input_shape: Shape, classes: int | None) -> None:
-    shape = write_shape(input_shape)
-    if net.spec is not None:
-        reads, gives = net.spec.input_shape, net.spec.classes
+def _for_data(
+    net: LoadedNet,
+    source: str,
+    input_shape: Shape | None,
+    classes: int | None,
+    rows: Batch | None,
+) -> LoadedNet:
+    """The net as rows of scores on such data; BadInput if it cannot read them or tells too few
+    classes apart.
+    """
+    if net.spec is not None and input_shape is not None:
+        reads = net.spec.input_shape
         if reads != tuple(input_shape):
+            shape = write_shape(input_shape)
             said = f"{source} reads {write_shape(reads)}, but the data are {shape}"
             raise BadInput(f"{said}; use data of its shape")
-    else:
-        numbers = (p.dtype for p in net.module.parameters() if p.is_floating_point())
-        x = torch.zeros(2, *input_shape, dtype=next(numbers, torch.float32))
-        with torch.no_grad(), _refusing(f"{source} cannot read examples of shape {shape}:"):
-            scores = net.module(x)
-        if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != 2:
-            raise BadInput(f"{source} must return one row of class scores for each example")
-        gives = scores.shape[1]
-    if classes is not None and gives < classes:
-        said = f"{source} gives {gives} scores, but the data have {classes} classes"
-        raise BadInput(f"{said}; use data of its classes")
-
-
-def _call_factory(path: Path, name: str) -> nn.Module:
-    _check_exists(path, "file.py:factory with the file's path")
-    found = importlib.util.spec_from_file_location(f"cushion_user_{path.stem}", path)
-    assert found is not None
-    assert found.loader is not None
-    code = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = code  # dataclasses and fx look their module up there
+    if rows is None:
+        rows = torch.zeros(2, *(input_shape or ()))
     try:
-        with _refusing(f"{path} could not be imported:", named=True):
-            found.loader.exec_module(code)
-    except BadInput:
-        del sys.modules[found.name]
-        raise
-    factory = getattr(code, name, None)
-    if not callable(factory):
-        fix = "give file.py:factory with a function that the file defines"
-        raise BadInput(f"{path} has no function '{name}'; {fix}")
-    with _refusing(f"{path}:{name}() raised", named=True), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # a net without weights of its own is the same one every time
-        module = factory()
-    if not isinstance(module, nn.Module):
-        returned = type(module).__name__
-        raise BadInput(f"{path}:{name}() returned {returned}; it must return an nn.Module")
-    return module.eval()
+        module = as_module(net.module, rows, classes=classes)
+    except BadInput as problem:
+        raise BadInput(f"{source}: {problem}") from None
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(module):
+        scores = module(rows)
+    if classes is not None and scores.shape[1] < classes:
+        said = f"{source} gives {scores.shape[1]} scores, but the data have {classes} classes"
+        raise BadInput(f"{said}; use data of its classes")
+    return replace(net, module=module, remarks=remarks(scores, module))
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        return read_tensors(path)[0]
-    _check_exists(path, "`weights` a .safetensors or .pt file")
-    try:
-        # torch warns of a pickle's age before it refuses it
-        with warnings.catch_warnings(action="ignore"):
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:
-        # torch's own message tells the reader to switch the protection off: not repeated here
-        raise BadInput(
-            f"{path} is not a plain state dict (it is damaged, or a pickle with code in it, which "
-            "is never run); save it again with torch.save(net.state_dict(), ...)"
-        ) from None
-    if not isinstance(state, dict) or not all(isinstance(one, Tensor) for one in state.values()):
-        fix = "save it with torch.save(net.state_dict(), ...)"
-        raise BadInput(f"{path} holds no state dict; {fix}")
-    return state
-
-
-def _load_program(path: Path, trust: bool) -> nn.Module:
-    if not trust:
-        said = f"{path} is a torch.export program, whose loading can run code from it"
-        raise BadInput(f"{said}; add `trust` if you trust it")
-    _check_exists(path, "the .pt2 file that torch.export.save wrote")
-    with _refusing(f"{path} is not a torch.export program:"):
-        program = torch.export.load(path)
-    return plain_module(program)
-
-
-def _check_exists(path: Path, instead: str) -> None:
-    if not check_regular(path).is_file():
-        raise BadInput(f"{path} does not exist; give {instead}")
-
-
-def _factory_for(path: Path) -> str:
-    return f"give file.py:factory with `weights` = {path}"
-
-
-@contextmanager
-def _refusing(said: str, *, named: bool = False) -> Iterator[None]:
-    """Whatever somebody else's code raises inside becomes one sentence."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        kind = f"{type(error).__name__}: " if named else ""
-        raise BadInput(f"{said} {kind}{_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return read_tensors(path)[0] if path.suffix == ".safetensors" else read_checkpoint(path)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cushion.errors import BadInput, Unsupported
+from cushion.nets.classifier import answers_only
 from cushion.nets.network import Network, Node
 from cushion.nets.operations.affine import KINDS, Affine, role
 from cushion.nets.operations.operation import Shape
@@ -30,6 +31,9 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     random state is put back. The weights are float32, or float64 if any of the module's are; half
     precision widens without loss.
     """
+    if isinstance(model, nn.Module) and answers_only(model):
+        said = "this net gives answers only (no layers can be seen in it)"
+        raise Unsupported(f"{said}; ask for margins, hold-out lines or a certificate")
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         assembly, into, lines, idle = _examine(model, _example_shape(model, input_shape))
         if not all(line.understood for line in lines):
