@@ -21,19 +21,15 @@ from torch import Tensor, nn
 
 from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
-<<<<<<< HEAD
-from cushion.nets.loading import checksums
-from cushion.nets.loading.programs import plain_module
-=======
 from cushion.nets.batches import Batch
 from cushion.nets.calling import evaluating
 from cushion.nets.classifier import as_module, normalised, remarks
 from cushion.nets.fitted import Fitted
+from cushion.nets.loading import checksums
 from cushion.nets.loading.factories import call_factory, refuse_without_name
 from cushion.nets.loading.foreign import load_foreign
 from cushion.nets.loading.refusals import check_exists, factory_for, first_line
 from cushion.nets.loading.states import check_keys, fill, read_checkpoint
->>>>>>> 83eacde (NET may be an .onnx or TorchScript file, a checkpoint's weights, a net or class in a file; --normalise puts a training's constants before it; misfits say both shapes and a guess)
 from cushion.nets.models import build_empty
 from cushion.nets.normalise import Constants
 from cushion.nets.specs import Shape, Spec, parse, write_shape
@@ -89,16 +85,11 @@ def _in_order(content: bytes) -> bytes:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-<<<<<<< HEAD
     """Tensors (copies that share nothing with the file) and metadata of a safetensors file.
 
     Its checksum, where it has one, is checked and left out.
     """
-    _check_exists(path, "a weights file, a RUN folder or file.py:factory")
-=======
-    """Tensors (copies that share nothing with the file) and metadata of a safetensors file."""
     check_exists(path, "a weights file, a RUN folder or file.py:factory")
->>>>>>> 83eacde (NET may be an .onnx or TorchScript file, a checkpoint's weights, a net or class in a file; --normalise puts a training's constants before it; misfits say both shapes and a guess)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             # clone: memory that torch allocated is aligned, whatever the file's layout
