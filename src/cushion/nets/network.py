@@ -211,6 +211,6 @@ def _observed(observe: Observer, node: Node, x: Tensor) -> Tensor:
     output = affine.operator.apply(x)
     observe(node, "linear", output)
     if affine.bias is not None:
-        output.add_(affine.bias.reshape(-1, *[1] * (output.ndim - 2)))
+        output.add_(affine.operator.per_channel(affine.bias))
     observe(node, "output", output)
     return output

@@ -209,7 +209,7 @@ def _adjacent(line: Linearisation, target: Node, found: dict[Pair, PairSquares])
     squared = energy.flatten(1).sum(1, dtype=torch.float64)
     # Through one ReLU and its pooling J x^i is the layer's own output without bias.
     bias, output = target.affine.bias, line.outputs[target.index]
-    linear = output if bias is None else output - bias.reshape(-1, *[1] * (output.ndim - 2))
+    linear = output if bias is None else output - target.affine.operator.per_channel(bias)
     image, places = squared_lengths(linear[None])[0], energy.sum(1, dtype=torch.float64)
     spread = _spread(places, squared)
     found[source.index, target.index] = PairSquares(squared, image=image, spread=spread)

@@ -72,7 +72,7 @@ class Affine(Operation):
             raise ValueError("no such layer")
         zero = torch.zeros((), dtype=dtype)
         operator = kind.rebuild(entry, zero.expand(sides(entry["weight"])))
-        bias = zero.expand(operator.output_shape[0]) if flag(entry["bias"]) else None
+        bias = zero.expand(operator.channels) if flag(entry["bias"]) else None
         return cls(operator, bias, entry["kind"])
 
 

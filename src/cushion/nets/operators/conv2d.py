@@ -13,11 +13,10 @@ from torch.nn import functional as F
 
 from cushion.errors import BadInput
 from cushion.nets.entries import sides, two, whole
+from cushion.nets.operators.fourier import circular_upper
 from cushion.nets.operators.norms import EXPLICIT, gram_upper
 from cushion.nets.operators.operator import Operator
 from cushion.nets.operators.path_sums import PathSums, Powered, Sums, before_convolution
-
-_CHUNK = 1 << 22  # numbers of Fourier blocks held at a time
 
 
 class Convolution(Operator):
@@ -150,45 +149,9 @@ class Conv2d(Convolution):
         return outputs[inside], places[inside]
 
     def large_upper(self) -> float:
-        """At least ‖A‖₂, and close to it unless the map is not much larger than the kernel.
-
-        Splitting the padded image into its stride² interleaved sub-images (as channels) makes A a
-        convolution with stride 1 and a kernel of K = ⌈extent / stride⌉ taps. On a circular grid of
-        H_out + K - 1 by W_out + K' - 1 no output position of A wraps around, so A = P C Q with the
-        circulant C on that grid, a row selection P and an embedding Q: ‖A‖₂ ≤ ‖C‖₂, which is the
-        largest norm among C's Fourier blocks (Sedghi et al. 2019). A grid of the image's own size
-        would wrap, and is not an upper bound.
-        """
-        taps = self._polyphase_kernel()  # [groups, out, in·stride², K_h, K_w]
-        height, width = (self.output_shape[at] + taps.shape[at + 2] - 1 for at in (1, 2))
-        # Real weights: frequencies (a, b) and (-a, -b) give blocks of equal norm: half suffice.
-        down = _phases(taps.shape[3], height, height)
-        across = _phases(taps.shape[4], width, width // 2 + 1)
-        phases = torch.einsum("ua,vb->uvab", down, across).flatten(2).flatten(0, 1).to(taps.device)
-        flat = taps.flatten(3).to(torch.complex128)  # [groups, out, in·stride², K_h·K_w]
-        # Each entry is a sum of K_h·K_w products with phases that are themselves rounded.
-        roundings = 8 * (flat.shape[3] + 8) * 2.0**-53
-        perturbation = roundings * float(torch.linalg.vector_norm(flat, dim=(1, 2)).sum(1).max())
-        step = max(1, _CHUNK // (flat.shape[1] * flat.shape[2]))
-        upper = 0.0
-        for kernel in flat:
-            for start in range(0, phases.shape[1], step):
-                blocks = (kernel @ phases[:, start : start + step]).permute(2, 0, 1)
-                # The bound so far is the next guess: most chunks then need one factorisation.
-                upper = max(upper, gram_upper(blocks, guess=upper, perturbation=perturbation))
-        return upper
-
-    def _polyphase_kernel(self) -> Tensor:
-        """The kernel over the stride² sub-images, float64: [groups, out, in·stride², K_h, K_w]."""
-        out, inside = self.weight.shape[:2]
-        (down, across), (high, wide), (steps, strides) = self.dilation, self.extent, self.stride
-        rows, columns = -(-high // steps), -(-wide // strides)
-        shape = (out, inside, rows * steps, columns * strides)
-        spread = self.weight.new_zeros(shape, dtype=torch.float64)
-        spread[:, :, :high:down, :wide:across] = self.weight.to(torch.float64)
-        split = spread.reshape(out, inside, rows, steps, columns, strides)
-        split = split.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
-        return split.reshape(self.groups, out // self.groups, *split.shape[1:])
+        """At least ‖A‖₂, and close to it unless the map is not much larger than the kernel."""
+        outputs = self.output_shape[1:]
+        return circular_upper(self.weight, outputs, self.stride, self.dilation, self.groups)
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Conv2d:
@@ -209,9 +172,3 @@ def same_padding(kernel: tuple[int, int], dilation: tuple[int, int]) -> tuple[in
     """The zeros of padding="same" (above, below, left, right); the odd one is below and right."""
     total = [step * (size - 1) for size, step in zip(kernel, dilation, strict=True)]
     return total[0] // 2, total[0] - total[0] // 2, total[1] // 2, total[1] - total[1] // 2
-
-
-def _phases(taps: int, grid: int, frequencies: int) -> Tensor:
-    """exp(2πi·tap·frequency / grid), [taps, frequencies], accurate by reducing modulo the grid."""
-    turns = torch.outer(torch.arange(taps), torch.arange(frequencies)) % grid
-    return torch.exp(2j * math.pi * turns.to(torch.float64) / grid)

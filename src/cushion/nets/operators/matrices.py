@@ -95,7 +95,7 @@ class FlatMap(Matrix):
 
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         y = (x.flatten(1) @ self.weight.T).reshape(-1, *self.output_shape)
-        return y if bias is None else y + bias.reshape(-1, *(1 for _ in self.output_shape[1:]))
+        return y if bias is None else y + self.per_channel(bias)
 
     def adjoint(self, y: Tensor) -> Tensor:
         return (y.flatten(1) @ self.weight).reshape(-1, *self.input_shape)
@@ -118,12 +118,9 @@ class Diagonal(Operator):
     def output_shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.input_shape
 
-    def _per_channel(self, values: Tensor) -> Tensor:
-        return values.reshape(-1, *(1 for _ in self.input_shape[1:]))
-
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        y = x * self._per_channel(self.weight)
-        return y if bias is None else y + self._per_channel(bias)
+        y = x * self.per_channel(self.weight)
+        return y if bias is None else y + self.per_channel(bias)
 
     def adjoint(self, y: Tensor) -> Tensor:
         return self.apply(y)
@@ -132,7 +129,7 @@ class Diagonal(Operator):
         return torch.diag(self.weight.repeat_interleave(math.prod(self.input_shape[1:])))
 
     def column_energies(self) -> Tensor:
-        return self._per_channel(self.weight.square()).expand(self.input_shape)
+        return self.per_channel(self.weight.square()).expand(self.input_shape)
 
     @property
     def multiplications(self) -> int:

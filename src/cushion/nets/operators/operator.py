@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.nets.operators.norms import lanczos_norm
-from cushion.nets.operators.path_sums import PathSums, Powered, Powers, Sums
+from cushion.nets.operators.path_sums import PathSums, Powered, Powers, Sums, as_map
 
 
 class Operator(ABC):
@@ -43,6 +43,15 @@ class Operator(ABC):
     @abstractmethod
     def column_energies(self) -> Tensor:
         """The squared length of each column of A, [*input_shape]; their sum is ‖A‖_F²."""
+
+    @property
+    def channels(self) -> int:
+        """Of the output: how many numbers a bias has."""
+        return self.output_shape[0]
+
+    def per_channel(self, values: Tensor) -> Tensor:
+        """One number per output channel, [C], shaped to meet a batch of outputs."""
+        return values.reshape(-1, *(1 for _ in self.output_shape[1:]))
 
     @property
     def multiplications(self) -> int:
@@ -112,7 +121,7 @@ class Operator(ABC):
             positive = self.with_weight(torch.from_numpy(power.copy()))
             outputs = torch.from_numpy(one.expanded().reshape(1, *self.output_shape))
             whole = positive.adjoint(outputs)[0].numpy()
-            values = whole.reshape(len(whole), *(whole.shape[1:] or (1, 1)))
+            values = whole.reshape(as_map(self.input_shape))
             rows, columns = (tuple(range(side)) for side in values.shape[1:])
             before.append(PathSums(values, rows, columns))
         return before

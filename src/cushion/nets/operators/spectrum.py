@@ -20,6 +20,7 @@ from cushion.nets.operators.conv2d import Conv2d
 from cushion.nets.operators.matrices import Diagonal, Linear
 from cushion.nets.operators.norms import Gram, scale_to_one
 from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.positionwise import Positionwise
 
 # rows or columns, whichever are fewer, up to which all values are computed (about 12 s on a core)
 EXACT_SIDE = 4096
@@ -74,6 +75,8 @@ def _all_values(operator: Operator) -> Values:
 
 def _blocks(operator: Operator) -> tuple[list[Operator], int]:
     """Maps on separate inputs and outputs that make up A, and how often each occurs."""
+    if isinstance(operator, Positionwise):
+        return [operator.each_position], operator.positions
     if not isinstance(operator, Conv2d):
         return [operator], 1
     weights = operator.weight.detach().chunk(operator.groups)
