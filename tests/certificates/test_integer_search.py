@@ -19,7 +19,8 @@ from cushion.certificates.format.message import encode
 from cushion.certificates.search.integer.blueprints import Plan, plans
 from cushion.certificates.search.integer.search import attempt, search
 from cushion.certificates.search.options import SearchOptions
-from cushion.certificates.search.task import Sample, State, Task, constant_net
+from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.task import State, Task, constant_net
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.theorems.occam import occam_bound

@@ -34,7 +34,7 @@ from cushion.certificates.search.integer.search import (
 )
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet, straight
 from cushion.certificates.search.integer.warm_start import FloatTwin
-from cushion.certificates.search.task import Sample
+from cushion.certificates.search.sample import Sample
 from cushion.errors import BadInput, Malformed
 
 BLUEPRINTS: dict[str, Blueprint] = {

@@ -66,16 +66,19 @@ def certify_net(
     *,
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
+    errors: int | None = None,
 ) -> Certificate:
     """State the Occam bound of one integer net on its sample, and perhaps a hold-out line.
 
     Valid however the net was found, as long as it was found without the held-out examples: only its
-    message is paid. Guarantee as in `occam_bound`, under `claims.assumptions_of`.
+    message is paid. errors: of the net on the sample, where they were counted before. Guarantee as
+    in `occam_bound`, under `claims.assumptions_of`.
     """
     check_holdout(holdout, sample)
     message = encode(net)
     stated = format(delta, "f")
-    errors, line = net.errors(sample.x, sample.y), None
+    errors = net.errors(sample.x, sample.y) if errors is None else errors
+    line = None
     if holdout is not None:
         missed, n = net.errors(holdout.x, holdout.y), len(holdout)
         line = claims.Holdout(

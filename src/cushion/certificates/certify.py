@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
 
 from cushion.certificates.answers import answer, teacher_scores
+from cushion.certificates.best import BestFile, Tell, identify, tell_nobody
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
@@ -18,9 +22,11 @@ from cushion.certificates.search.options import Method, Report, SearchOptions, n
 from cushion.certificates.search.posterior import train_posterior
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
+from cushion.certificates.search.sizes import memory_needed, usual_minutes
 from cushion.certificates.search.task import Task
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import AnyData, Dataset, as_dataset
+from cushion.data.dataset import hash_arrays
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
 from cushion.errors import BadInput
 from cushion.nets.network import Network
@@ -29,12 +35,13 @@ from cushion.theorems.occam import occam_bound, parse_delta
 # of a posterior, drawn in all: a large one is drawn less often, so that verifying takes a minute
 _WORDS = 2 * 10**8
 _FEWEST = 1000
+_LONG = 60.0  # seconds: what takes longer is said before it starts
 _USUAL = SearchOptions()
 
 
 @model_first
 def certify(
-    model: nn.Module | Network | None,
+    model: Any,
     data: AnyData,
     *,
     method: Method = _USUAL.method,
@@ -48,8 +55,14 @@ def certify(
     width: float | None = _USUAL.width,
     draws: int = _USUAL.draws,
     report: Report | None = None,
+    keep: str | Path | None = None,
+    tell: Tell = tell_nobody,
 ) -> Certificate:
     """Find, within the time given, what has a small bound on `data`, and certify it.
+
+    `model` is None, or any classifier (`nets.classifier`); `data` and `holdout` are whatever
+    `as_dataset` takes. Without `minutes` and `steps` the time depends on the size of the data
+    (`sizes.usual_minutes`).
 
     Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
     model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
@@ -62,11 +75,21 @@ def certify(
 
     `holdout` and `unlabelled` are used only after the search has ended; before it, they are only
     checked for rows of the sample. `report` is told now and then which part of the work is done,
-    and the best bound so far (pac-bayes: an estimate of it). The other options: `SearchOptions`.
+    and the best bound so far (pac-bayes: an estimate of it). `keep` is a file for the best so far
+    (`best`; not of pac-bayes), from which a search that was killed goes on; remove it when the
+    certificate is safe. `tell` is told in sentences what should be known before it starts. The
+    other options: `SearchOptions`.
     """
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
-    sample = as_dataset(data)
+    sample = _readable(as_dataset(data))
     holdout = as_holdout(holdout, sample)
+    if options.minutes is None and options.steps is None:
+        options = replace(options, minutes=usual_minutes(sample))
+    if options.steps is None and options.seconds > _LONG:
+        tell(
+            f"this takes about {options.minutes:g} minutes and {memory_needed(sample) / 1e9:.1f} "
+            "GB of memory; `minutes` sets another time"
+        )
     total = parse_delta(options.delta)
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
@@ -74,30 +97,54 @@ def certify(
             raise BadInput(f"`method` = pac-bayes trains nets of its own; leave `{name}` out")
         return _certify_posterior(sample, holdout, total, options, report or no_report)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
-    if unlabelled is not None and not isinstance(model, nn.Module):
+    if unlabelled is not None and (model is None or isinstance(model, Network)):
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
     inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
 
-    def judge(net: IntegerNet) -> Decimal:
-        errors = net.errors(sample.x, sample.y)
-        return Decimal(occam_bound(errors, len(sample), encode(net).bits, delta_g))
+    counted: dict[bytes, int] = {}  # errors by message: what was judged is not counted again
 
+    def judge(net: IntegerNet) -> Decimal:
+        message = encode(net)
+        errors = counted[message.data] = net.errors(sample.x, sample.y)
+        return Decimal(occam_bound(errors, len(sample), message.bits, delta_g))
+
+    def stated(net: IntegerNet, notes: Mapping[str, Any], line: Dataset | None) -> Certificate:
+        errors = counted.get(encode(net).data)
+        return certify_net(net, sample, delta_g, holdout=line, made_with=notes, errors=errors)
+
+    def unfinished(net: IntegerNet, more: Mapping[str, Any]) -> Certificate:
+        return stated(net, {**_notes(options, True), **about, "trained": True, **more}, None)
+
+    about = {"imitates_a_model": model is not None}
     scores = None if model is None else teacher_scores(model, sample)
     teacher = None if scores is None else scores[:, : sample.classes]
     task = Task(sample, judge, options, teacher, report or no_report)
+    if keep is not None:
+        imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())
+        made = {"data": sample.fingerprint, "share": str(delta_g), "imitated": imitated}
+        best = BestFile(Path(keep), identify(**made, **vars(options)), unfinished, tell)
+        task = replace(task, start=best.start(), keep=best.keep)
     found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
-    notes = {
-        **_notes(options, found.interrupted),
-        "imitates_a_model": model is not None,
-        "trained": found.trained,
-    }
-    certificate = certify_net(found.net, sample, delta_g, holdout=holdout, made_with=notes)
+    notes = {**_notes(options, found.interrupted), **about, "trained": found.trained}
+    certificate = stated(found.net, notes, holdout)
     if inputs is None or delta_f is None:
         return certificate
-    assert isinstance(model, nn.Module)
     assert scores is not None
     tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy())
-    return transfer(certificate, inputs, answer(model, inputs.x), tolerance, delta_f)
+    answers = answer(model, inputs.x, classes=sample.classes)
+    return transfer(certificate, inputs, answers, tolerance, delta_f)
+
+
+def _readable(sample: Dataset) -> Dataset:
+    """The sample, or BadInput unless an integer net can read it."""
+    if sample.x.dtype in (np.uint8, np.float32):
+        return sample
+    kind = "a dict of arrays" if sample.x.dtype.names else "tokens (whole numbers)"
+    raise BadInput(
+        f"{sample.name}: its inputs are {kind}, which integer nets do not read yet; certify "
+        "features of them instead (float32, a row per example, by a map that these examples had no "
+        "part in), or bound the net by held-out examples (cushion bounds)"
+    )
 
 
 def _certify_posterior(

@@ -16,12 +16,13 @@ R = TypeVar("R")
 def model_first(verb: Callable[P, R]) -> Callable[P, R]:
     """A verb(model, data, ...) that still understands verb(data, model=..., ...), and warns.
 
-    What is not None and has no `forward` is no model; of two such the first is a mistake.
+    What is not None and has neither `forward` nor `predict` is no model; of two such the first is
+    a mistake.
     """
 
     @wraps(verb)
     def called(*args: Any, **options: Any) -> R:
-        are_models = [one is None or hasattr(one, "forward") for one in args[:2]]
+        are_models = [_may_be_model(one) for one in args[:2]]
         if are_models == [False, False] or (are_models == [False] and "data" in options):
             kind = type(args[0]).__name__
             raise BadInput(f"the net must be a torch.nn.Module or None, not a {kind}")
@@ -39,3 +40,7 @@ def model_first(verb: Callable[P, R]) -> Callable[P, R]:
         return verb(*args, **options)
 
     return called
+
+
+def _may_be_model(one: object) -> bool:
+    return one is None or hasattr(one, "forward") or hasattr(one, "predict")

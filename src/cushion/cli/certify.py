@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import holdout_sentence, sentence, spaced, total_delta
 from cushion.certificates.format.claims import Claim, OccamClaim
 from cushion.certificates.search.options import SearchOptions
 from cushion.cli import options
-from cushion.cli.flags import add_options, from_flags
+from cushion.cli.flags import add_options, from_flags, translate
 from cushion.cli.ledger import claim_json, show_assumptions, show_ledger, show_numbers
 from cushion.cli.output import answer
 from cushion.cli.verify import UNLABELLED_HELP, errors_sentence
@@ -52,10 +53,14 @@ def run(args: argparse.Namespace) -> None:
     data, holdout = load_pair(args.data)
     model = None if args.net is None else options.load_named_net(args, data).module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
+    best = _best(args.out)
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
+    given |= {"keep": best, "tell": lambda said: options.note(translate(said, args.flags))}
     with options.searching("searching") as report:
         certificate = certify(model, data, report=report, **given)
     certificate.save(args.out)
+    if best is not None:
+        best.unlink(missing_ok=True)
     options.say_if_untrained(args)
     claim = certificate.claim
     obj = {"ok": True, "file": args.out, **claim_json(claim)}
@@ -66,6 +71,12 @@ def run(args: argparse.Namespace) -> None:
         lines = show_numbers(claim)
     check = f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}"
     answer(args, obj, *lines, "", *show_assumptions(claim), check)
+
+
+def _best(out: str) -> Path | None:
+    """Where the best so far is kept: beside the certificate, if that is a file."""
+    target = Path(out)
+    return None if target.exists() and not target.is_file() else Path(f"{target}.best")
 
 
 def _options(args: argparse.Namespace) -> SearchOptions:

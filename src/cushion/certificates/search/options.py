@@ -32,7 +32,7 @@ class Budgeted(Options):
     """How long to search, and how large a net; what is None is the method's own choice."""
 
     minutes: float | None = option(
-        None, f"time to search (default {_MINUTES:g})", above=0, shown="N"
+        None, "time to search (default: 1 to 15, by the size of the set)", above=0, shown="N"
     )
     steps: int | None = option(
         None, "train for so many steps instead of a time; the answer then repeats", least=1

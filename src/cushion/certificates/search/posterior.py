@@ -29,7 +29,9 @@ from cushion.certificates.search.integer.blueprints import Blueprint, DenseBlock
 from cushion.certificates.search.integer.search import anneal
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet, straight
 from cushion.certificates.search.options import Report, SearchOptions, no_report
-from cushion.certificates.search.task import Sample, price_of_a_nat
+from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.sizes import image_shape, square_summed, summed_shape
+from cushion.certificates.search.task import price_of_a_nat
 from cushion.data.dataset import Dataset
 from cushion.numerics import kl_inverse
 
@@ -96,13 +98,14 @@ class PosteriorNet(TrainableIntegerNet):
         classes: int,
         quantiser: Input,
         generator: torch.Generator,
+        square: int = 1,
     ) -> None:
         # Means begin as draws of the prior and deviations at an eighth of its own; biases begin at
         # zero.
         def weights(stored: tuple[int, ...], _: int) -> GaussianNumbers:
             return GaussianNumbers(stored, generator, 1.0, -6.0)
 
-        super().__init__(blueprint, shape, classes, quantiser, weights)
+        super().__init__(blueprint, shape, classes, quantiser, weights, square)
         self.drawn_biases = nn.ModuleDict()
         for key, bias in self.biases.items():
             self.drawn_biases[key] = GaussianNumbers(tuple(bias.shape), generator, 0.0, -4.0)
@@ -165,12 +168,13 @@ def train_posterior(
     it ends in time however slow the machine is; the randomness follows the seed.
     """
     shift = _BYTES_SHIFT if data.x.dtype == np.uint8 else _FLOATS_SHIFT
-    sample = Sample.of(data, shift, options.seed)
+    square = square_summed(image_shape(data))
+    sample = Sample.of(data, shift, options.seed, square=square)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # nets are so small that threads would only wait for each other
     try:
-        blueprint = blueprint_for(sample.kind[0])
-        model = PosteriorNet(blueprint, *sample.kind, sample.generator)
+        blueprint = blueprint_for(summed_shape(image_shape(data), square))
+        model = PosteriorNet(blueprint, *sample.kind, sample.generator, square)
         model.calibrate(sample.pixels[:_BATCH].float())
         steps, interrupted = 0, False
         try:
@@ -185,7 +189,7 @@ def train_posterior(
 
 def _descend(model: PosteriorNet, sample: Sample, seconds: float, report: Report) -> Iterator[int]:
     """Yields the number of steps taken."""
-    m = len(sample)
+    m, held = len(sample), len(sample.labels)
     laws = [law for _, _, law in model.numbers()]
     groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
     optimiser = torch.optim.Adam([{"params": group} for group in groups], betas=(0.9, 0.99))
@@ -198,7 +202,7 @@ def _descend(model: PosteriorNet, sample: Sample, seconds: float, report: Report
             nats = float(model.divergence().detach()) + _UNKNOWN
             price = _EXCHANGE * price_of_a_nat(error, nats, m)
             report(progress, Decimal(str(kl_inverse(error, nats / m))))
-        rows = torch.randint(m, (min(m, _BATCH),), generator=sample.generator)
+        rows = torch.randint(held, (min(held, _BATCH),), generator=sample.generator)
         rising = price * min(1.0, 2.5 * progress)
         wrong = sample.descend(model.logits, optimiser, rising, model.divergence, rows)
         error = 0.98 * error + 0.02 * wrong

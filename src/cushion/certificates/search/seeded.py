@@ -21,7 +21,9 @@ from cushion.certificates.format.limits import MOST_WEIGHTS, Shape
 from cushion.certificates.search.integer import blueprints
 from cushion.certificates.search.integer.search import anneal, optimiser_of
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet
-from cushion.certificates.search.task import Judging, Sample, Task, price_of_a_bit
+from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.sizes import image_shape, square_summed
+from cushion.certificates.search.task import Judging, Place, Task, price_of_a_bit
 from cushion.errors import BadInput
 
 _INPUT_SHIFT = 4  # of byte inputs
@@ -60,12 +62,16 @@ def wide_blueprint(shape: Shape, classes: int, width: float, hidden: int) -> blu
     return blueprint
 
 
-def sizes_of(blueprint: blueprints.Blueprint, shape: Shape, classes: int) -> dict[int, int]:
-    """Place in the net (from 1) -> how many numbers that layer has, if it has any."""
+def sizes_of(
+    blueprint: blueprints.Blueprint, shape: Shape, classes: int, first: int = 1
+) -> dict[int, int]:
+    """Place in the net (of the blueprint's first layer: `first`) -> how many numbers that layer
+    has, if it has any.
+    """
     layers = (stage.layer for stage in blueprints.lay_out(blueprint, shape, classes))
     return {
         place: math.prod(layer.source.shape)
-        for place, layer in enumerate(layers, 1)
+        for place, layer in enumerate(layers, first)
         if not isinstance(layer, Pool)
     }
 
@@ -80,6 +86,7 @@ def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Judging:
     """
     begin = time.monotonic()
     judging = Judging(task)
+    begin -= judging.place.seconds
     steps = task.options.steps
     seconds = math.inf if steps else task.options.seconds
     tries = iter([replace(plans[0], steps=steps)]) if steps else cycle(plans)
@@ -88,9 +95,13 @@ def search_seeded(plans: Sequence[SeededPlan], task: Task) -> Judging:
         """Moves as the cost becomes known: the last judgement's and the certificate's own."""
         return begin + seconds - 2 * judging.cost
 
+    square = square_summed(image_shape(task.data))
     with judging:
-        for attempt, plan in enumerate(tries):
-            sample = Sample.of(task.data, _INPUT_SHIFT, task.options.seed + attempt, task.teacher)
+        held = Sample.of(task.data, _INPUT_SHIFT, task.options.seed, task.teacher, square)
+        for attempt, plan in enumerate(tries, 0 if steps else judging.place.tries):
+            sample = held.again(task.options.seed + attempt)
+            if not steps:
+                judging.begin(Place(attempt, time.monotonic() - begin))
             for progress, due, model in _train(plan, sample, deadline):
                 if due and (steps or progress >= 1.0 or judging.rested()):
                     # the method's own net, even where it is the worse one
@@ -111,7 +122,7 @@ def _train(
     def weights(stored: tuple[int, ...], place: int) -> nn.Module:
         return plan.weights(stored, place, sample.generator)
 
-    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights)
+    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights, sample.square)
     model.calibrate(sample.some())
     rates = (plan.learning_rate, 0.1, 0.02)
     optimiser = optimiser_of(model)

@@ -23,7 +23,8 @@ from cushion.certificates.format.limits import MOST_SIGNS
 from cushion.certificates.search.integer.blueprints import DenseBlock
 from cushion.certificates.search.integer.trainable import interpolated, straight
 from cushion.certificates.search.seeded import SeededPlan, sizes_of, wide_blueprint
-from cushion.certificates.search.task import Task, image_shape
+from cushion.certificates.search.sizes import image_shape, square_summed, summed_shape
+from cushion.certificates.search.task import Task
 from cushion.errors import BadInput
 
 MOST_SEED = 2**32 - 1  # the largest that the format can name
@@ -130,7 +131,9 @@ class MaskedWeights(nn.Module):
 
 def seeded_plans(task: Task) -> list[SeededPlan]:
     """What subspace training or supermasks try on these data, in order."""
-    options, shape, classes = task.options, image_shape(task.data), task.data.classes
+    options, classes = task.options, task.data.classes
+    square = square_summed(image_shape(task.data))
+    shape = summed_shape(image_shape(task.data), square)
     seed = options.seed
     if seed > MOST_SEED:
         raise BadInput(f"`seed` = {seed} cannot be written into a net; the largest is {MOST_SEED}")
@@ -147,7 +150,7 @@ def seeded_plans(task: Task) -> list[SeededPlan]:
         tried = [(price, blueprint) for price in (3.0, 2.0) for blueprint in blueprints]
         return [SeededPlan(blueprint, masked, 0.005, price, steps) for price, blueprint in tried]
     blueprint = wide_blueprint(shape, classes, width, _SUBSPACE_HIDDEN)
-    sizes = sizes_of(blueprint, shape, classes)
+    sizes = sizes_of(blueprint, shape, classes, 1 if square == 1 else 2)
     most = sum(sizes.values())
 
     def plan(total: int) -> SeededPlan:

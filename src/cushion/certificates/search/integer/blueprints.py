@@ -4,10 +4,12 @@ search trains them: blueprints by the data's shape, grids, densities.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.layers import (
     Conv,
     Dense,
@@ -18,11 +20,13 @@ from cushion.certificates.format.layers import (
     feature_after,
     stored_shape,
 )
-from cushion.certificates.format.limits import Shape, Stage, stages
+from cushion.certificates.format.limits import MOST_WEIGHTS, Shape, Stage, check_sizes, stages
 from cushion.certificates.format.sources import Values
+from cushion.certificates.search.sizes import square_summed, summed_shape
 from cushion.errors import BadInput, Malformed
 
 _AS_LONG_AS_TIME_ALLOWS = 10**7
+_COARSE = 7  # side of the image that is looked at first
 
 
 @dataclass(frozen=True)
@@ -109,23 +113,49 @@ class Plan:
     warm: float = 0.65  # the part of the time that learning and pruning get
     share: float = 1.0  # the part of the search's time that a try may take
     polish: float = 0.15  # the part of a try's time that the last layer gets in the end
+    square: int = 1  # side of the squares of pixels that are summed before the blueprint's net
 
 
-def plans(shape: Shape) -> list[Plan]:
-    """Plans for this shape: first a short try, to have something to show, then the real one."""
-    if min(shape[1:]) >= 16:
-        # Strokes: every filter in eight positions, which the last layer may tell apart.
-        real = Plan(convolutional(3, 4, 4, 8), 0.052, 2.5, _AS_LONG_AS_TIME_ALLOWS)
-        if shape[0] > 1:
-            real = replace(real, blueprint=_colour(shape), density=0.2, spread=4.0)
-        return [replace(real, steps=1500, share=0.1), real]
+def plans(shape: Shape, classes: int = 2) -> list[Plan]:
+    """Plans for this shape: first short tries, to have something to show, then the real one."""
+    found = _convolutional_plans(shape) if min(shape[1:]) >= 16 else _dense_plans(shape, classes)
+    return [plan for plan in found if _fits(plan, shape, classes)]
+
+
+def _convolutional_plans(shape: Shape) -> list[Plan]:
+    square = square_summed(shape)
+    # Strokes: every filter in eight positions, which the last layer may tell apart.
+    real = Plan(convolutional(3, 4, 4, 8), 0.052, 2.5, _AS_LONG_AS_TIME_ALLOWS, square=square)
+    if shape[0] > 1:
+        colour = _colour(summed_shape(shape, square))
+        real = replace(real, blueprint=colour, density=0.2, spread=4.0)
+    # on a coarse image, which takes seconds
+    coarse = max(1, min(shape[1:]) // _COARSE)
+    first = replace(_LINEAR, price=6.0, share=0.05, square=coarse)
+    return [first, replace(real, steps=1500, share=0.1), real]
+
+
+def _dense_plans(shape: Shape, classes: int) -> list[Plan]:
     if min(shape[1:]) >= 6:
-        linear = Plan((DenseBlock(),), 1.0, 0.7, 3000, 3, input_shift=4, rate=0.07, polish=0.5)
-        return [replace(linear, price=price) for price in (6.0, 7.0, 8.0, 5.0)]
-    return [
+        return [replace(_LINEAR, price=price) for price in (6.0, 7.0, 8.0, 5.0)]
+    rows = [(_strided(shape, classes), 0.25, 4.0, 2)]  # too long a row for a dense layer
+    tables = [
         Plan(blueprint, density, spread, 3000, input_shift=shift, polish=0.3)
-        for blueprint, density, spread, shift in _TABLES
+        for blueprint, density, spread, shift in (*_TABLES, *rows)
     ]
+    fitting = [plan for plan in tables if _fits(plan, shape, classes)]
+    return fitting[: len(_TABLES)]
+
+
+def _fits(plan: Plan, shape: Shape, classes: int) -> bool:
+    """Whether the format allows such a net."""
+    before: Blueprint = (Pool("sum", plan.square),) if plan.square > 1 else ()
+    try:
+        laid_out = lay_out((*before, *plan.blueprint), shape, classes)
+        check_sizes(shape, Bytes(0), tuple(stage.layer for stage in laid_out))
+    except (BadInput, Malformed):
+        return False
+    return True
 
 
 def _hidden(*widths: int) -> Blueprint:
@@ -144,6 +174,16 @@ _TABLES = (
     (_hidden(), 0.5, 1.0, 4),
     (_hidden(24), 0.25, 4.0, 2),
 )
+
+
+# Weights that are rounded from the start, on few inputs, each of few bits.
+_LINEAR = Plan((DenseBlock(),), 1.0, 0.7, 3000, 3, input_shift=4, rate=0.07, polish=0.5)
+
+
+def _strided(shape: Shape, classes: int) -> Blueprint:
+    """A long row in pieces, of each two numbers, and the scores."""
+    side = 2 + 4 * math.prod(shape) * classes // MOST_WEIGHTS
+    return (ConvBlock(2, side, stride=side, padding=side - 1), DenseBlock())
 
 
 def convolutional(first: int, second: int, third: int, symmetry: int = 1) -> Blueprint:

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.arithmetic import bias_length, counted_length, grid_length
-from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.evaluation import for_each
+from cushion.certificates.format.integer_net import BATCH_VALUES, IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.message import encode
 from cushion.certificates.format.sources import Grid
@@ -36,6 +37,7 @@ _FINER, _COARSER = 4, 2  # powers of two by which other bias steps are tried
 _MANY_TIES = 0.01
 _MOST_SAVED = 20.0  # bits, by one smaller bias
 _STEP_AGAIN = 0.15  # of all kicks
+_HELD = 2**25  # numbers of features and scores, for which rows are left out
 
 
 def polish(
@@ -43,13 +45,16 @@ def polish(
 ) -> Iterator[State]:
     """Ever better nets (by the relaxed bound) with another last layer, for so many seconds.
 
-    x: [m, ...] examples as the net reads them, y: [m] labels. Gives nothing if the last layer's
-    weights are not on a grid or too many.
+    x: [m, ...] examples as the net reads them, y: [m] labels; where they are many, a part of them
+    is looked at. Gives nothing if the last layer's weights are not on a grid or too many.
     """
     until = time.monotonic() + seconds
-    if (values := features(net, x)) is None:
+    last, m = net.layers[-1], len(y)
+    assert isinstance(last, Dense)
+    step = -(-m * (math.prod(last.source.shape[1:]) + 2 * net.classes) // _HELD)
+    if (values := features(net, x[:: max(1, step)])) is None:
         return
-    layer = LastLayer(net, values, y)
+    layer = LastLayer(net, values, np.asarray(y[:: max(1, step)]), m)
     rng = np.random.default_rng(seed)
     layer.choose_step(until)
     layer.descend(until, rng)
@@ -82,10 +87,19 @@ def features(net: IntegerNet, x: NDArray[Any]) -> Integers | None:
     try:
         each = np.eye(max(2, size), size, dtype=np.int64)  # a net has two scores at least
         reader = replace(net, layers=(*net.layers[:-1], Dense(Grid(each, 1), None, 0, 0)))
-        parts = [reader.scores(x[i : i + 500]) for i in range(0, len(x), 500)]
-        values = np.concatenate(parts)[:, :size]
+        widest = max(math.prod(net.input_shape), *(stage.patches for stage in reader.stages))
+        batch = max(1, min(500, BATCH_VALUES // widest))
+        values = np.empty((len(x), size), dtype=np.int64)
+
+        def read(start: int) -> None:
+            part = np.asarray(x[start : start + batch])
+            values[start : start + batch] = reader.scores(part)[:, :size]
+
+        for_each(range(0, len(x), batch), read, batch * widest, progress=False)
     except Malformed:  # more numbers than a net may have
         return None
+    if last.symmetry == 1:
+        return values
     summed = np.zeros((math.prod(last.source.shape[1:]), len(values)), dtype=np.int64)
     np.add.at(summed, last.order[0], values.T)
     return summed.T.copy()
@@ -110,13 +124,17 @@ class Numbers:
 
 
 class LastLayer:
-    """Numbers, scores [m, classes], errors and bits, kept in step with one another."""
+    """Numbers, scores [rows, classes], errors and bits, kept in step with one another."""
 
-    def __init__(self, net: IntegerNet, values: Integers, y: Integers) -> None:
-        """values: [m, features] what each weight is multiplied with; y: [m] labels."""
+    def __init__(
+        self, net: IntegerNet, values: Integers, y: Integers, m: int | None = None
+    ) -> None:
+        """values: [rows, features] what each weight is multiplied with; y: [rows] labels; m: all
+        examples, of which these rows are a part.
+        """
         last = net.layers[-1]
         assert isinstance(last, Dense)
-        self.m = len(y)
+        self.rows, self.m = len(y), m or len(y)
         self.values: NDArray[Any] = values.astype(np.int32 if net.reach < 2**30 else np.int64)
         self.top = np.abs(self.values).max(axis=1)
         self.y = y
@@ -137,12 +155,12 @@ class LastLayer:
 
     def _count(self) -> None:
         """Errors (ties are errors) and bits."""
-        own = self.scores[np.arange(self.m), self.y]
+        own = self.scores[np.arange(self.rows), self.y]
         self.errors = int(((self.scores >= own[:, None]).sum(axis=1) > 1).sum())
         self.bits = self.fixed + self._coded(self.numbers)
 
     def height(self) -> float:
-        return relaxed_bound(self.errors / self.m, self.bits, self.m)
+        return relaxed_bound(self.errors / self.rows, self.bits, self.m)
 
     def choose_step(self, until: float) -> None:
         """Take the bias step with which changes of biases alone reach the least bound, in time.
@@ -154,7 +172,7 @@ class LastLayer:
         lowest = self.height()
         top = self.scores.max(axis=1, keepdims=True)
         ties = int(((self.scores == top).sum(axis=1) > 1).sum())  # of two classes for the largest
-        for factor in (1, 2) if ties > _MANY_TIES * self.m else (1,):
+        for factor in (1, 2) if ties > _MANY_TIES * self.rows else (1,):
             for shift in range(max(0, start.shift - _FINER), min(40, start.shift + _COARSER) + 1):
                 if time.monotonic() >= until:
                     break
@@ -192,7 +210,7 @@ class LastLayer:
 
     def _improve(self, label: int, weights: bool = True) -> bool:
         """Make the change of one weight or bias of this class that helps most, if one does."""
-        price = price_of_a_bit(self.errors / self.m, self.bits, self.m) * self.m
+        price = price_of_a_bit(self.errors / self.rows, self.bits, self.m) * self.rows
         edge = self.edge(label)
         bias, gain = self._best_bias(label, edge, price)
         best = self._best_weight(label, edge, price) if weights else (0, 0, 0.0)
@@ -266,7 +284,7 @@ class LastLayer:
 
     def edge(self, label: int) -> Edge:
         """Which rows a change in this class's score can turn, and where."""
-        rows = np.arange(self.m)
+        rows = np.arange(self.rows)
         others = self.scores.copy()
         own = others[rows, self.y]
         others[rows, self.y] = np.iinfo(np.int64).min

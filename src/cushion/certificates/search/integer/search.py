@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,12 +21,13 @@ from cushion.certificates.search.integer.blueprints import Plan, plans
 from cushion.certificates.search.integer.last_layer import polish
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
 from cushion.certificates.search.integer.warm_start import FloatTwin
+from cushion.certificates.search.sample import Sample
+from cushion.certificates.search.sizes import image_shape
 from cushion.certificates.search.task import (
     Judging,
-    Sample,
+    Place,
     State,
     Task,
-    image_shape,
     price_of_a_bit,
     relaxed_bound,
 )
@@ -55,19 +55,24 @@ def search(task: Task) -> Judging:
     data, seconds = task.data, task.options.seconds
     begin = time.monotonic()
     judging = Judging(task)
+    begin -= judging.place.seconds
+    held: dict[tuple[int, int], Sample] = {}  # by shift and square: examples are read once
     with judging:
         if data.x[0].size < _WORTH_THREADS:
             torch.set_num_threads(1)
-        choices = plans(image_shape(data))
-        for attempts in count():
-            lap, place = divmod(attempts, len(choices))
+        choices = plans(image_shape(data), data.classes)
+        for tries in count(judging.place.tries) if choices else ():
+            lap, place = divmod(tries, len(choices))
             # each time round twice as long
             plan = replace(choices[place], steps=choices[place].steps << min(lap, 10))
-            left = begin + seconds - judging.cost - time.monotonic()
-            if left <= 0:
+            seed, reading = task.options.seed + tries, (plan.input_shift, plan.square)
+            if (spent := time.monotonic() - begin) >= seconds - judging.cost:
                 break
-            seed = task.options.seed + attempts
-            sample = Sample.of(data, plan.input_shift, seed, task.teacher)
+            judging.begin(Place(tries, spent))
+            if reading not in held:
+                held[reading] = Sample.of(data, reading[0], seed, task.teacher, reading[1])
+            sample = held[reading].again(seed)
+            left = begin + seconds - judging.cost - time.monotonic()
             for state in attempt(plan, sample, data, min(left, plan.share * seconds), seed):
                 promising = state.promise < 1.05 * float(judging.lowest)
                 if state.net is not None and promising and (state.last or judging.rested()):
@@ -88,7 +93,7 @@ def attempt(
     if net is None:
         return
     rest = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin)
-    yield from polish(net, np.asarray(data.x), np.asarray(data.y), rest, seed)
+    yield from polish(net, data.x, data.y, rest, seed)
 
 
 def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
@@ -100,7 +105,7 @@ def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
     def part(share: float) -> Iterator[float]:
         return schedule(share * plan.steps, share * seconds)
 
-    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights)
+    model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights, sample.square)
     model.calibrate(sample.some())
     if plan.price:
         yield from squeeze(model, plan, sample, part(1.0))

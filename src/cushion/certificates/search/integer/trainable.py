@@ -127,8 +127,12 @@ class TrainableIntegerNet(nn.Module):
         classes: int,
         quantiser: Input,
         weights: Callable[[tuple[int, ...], int], nn.Module],
+        square: int = 1,
     ) -> None:
-        """weights(stored shape, place from 1) makes each layer's trained numbers, a module with
+        """square: above 1 the net begins with a sum pooling over such squares, which the examples
+        in training went through already; the blueprint is of what follows.
+
+        weights(stored shape, place from 1) makes each layer's trained numbers, a module with
         integers(): them as whole floats, differentiable (straight through);
         rate(): a differentiable stand-in for the bits that they cost;
         refresh(): brings what `rate` knows of the code up to date, called now and then;
@@ -136,7 +140,9 @@ class TrainableIntegerNet(nn.Module):
         """
         super().__init__()
         self.shape, self.quantiser = shape, quantiser
-        self.stages = lay_out(blueprint, shape, classes)
+        summed: Blueprint = (Pool("sum", square),) if square > 1 else ()
+        self.behind = len(summed)  # layers that the examples went through
+        self.stages = lay_out((*summed, *blueprint), shape, classes)
         self.weights = nn.ModuleDict()
         self.biases = nn.ParameterDict()
         self.shifts: dict[str, int] = {}
@@ -220,6 +226,8 @@ class TrainableIntegerNet(nn.Module):
         """Through all layers: sums(key, stage, values) of one, passed_on(sums, key) to the next."""
         for place, stage in enumerate(self.stages, 1):
             key = str(place)
+            if place <= self.behind:
+                continue
             if isinstance(stage.layer, Pool):
                 values = self.pooled(values, stage.layer)
                 if self.pools_next(place - 1):
@@ -231,7 +239,7 @@ class TrainableIntegerNet(nn.Module):
         return values
 
     def forward(self, pixels: Tensor, calibrating: bool = False) -> Tensor:
-        """pixels: [n, *shape] whole, as quantised -> [n, classes] integer scores."""
+        """pixels: [n, *shape] whole, as a `Sample` has them -> [n, classes] integer scores."""
 
         def sums(key: str, stage: Stage, values: Tensor) -> Tensor:
             values = self.linear(values, stage, self.weight(key))

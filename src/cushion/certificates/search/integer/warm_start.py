@@ -60,7 +60,7 @@ class FloatTwin(nn.Module):
             spread = math.sqrt(2.0 / math.prod(stored[1:]))
             self.weights[key] = nn.Parameter(torch.randn(stored, generator=generator) * spread)
             # a linear net has nothing else to centre its inputs
-            if int(key) < len(net.stages) or len(net.stages) == 1:
+            if int(key) < len(net.stages) or len(net.weights) == 1:
                 norm = nn.BatchNorm1d if is_biased(layer) else _Scaled
                 self.norms[key] = norm(outputs)
             self.masks[key] = torch.ones(stored)

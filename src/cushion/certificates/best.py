@@ -1,0 +1,84 @@
+"""The best so far of a search, on disk: a certificate file whose notes say which search it is of.
+
+A search that was killed and is asked for again, on the same data with the same options, goes on
+from it: it keeps the net, and begins again with the try that was under way. Any other search begins
+anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cushion.certificates.certificate import Certificate
+from cushion.certificates.format.claims import OccamClaim
+from cushion.certificates.format.container import unpack
+from cushion.certificates.format.integer_net import IntegerNet
+from cushion.certificates.format.message import decode
+from cushion.certificates.search.task import Place, Start
+from cushion.errors import BadInput, Malformed
+
+Tell = Callable[[str], None]
+
+
+def tell_nobody(sentence: str) -> None:
+    """Says nothing."""
+
+
+def identify(**what: Any) -> str:
+    """sha256 of what makes a search the same search: data, options, the net that it imitates."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class BestFile:
+    """Where a search keeps its best. certificate(net, notes) states what is proved about a net."""
+
+    path: Path
+    identity: str
+    certificate: Callable[[IntegerNet, Mapping[str, Any]], Certificate]
+    tell: Tell = tell_nobody
+    _lost: bool = False
+
+    def start(self) -> Start | None:
+        """From where to go on; None if there is nothing, or the file is of another search.
+
+        BadInput for a file that `keep` would write over and no search can have written.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            claim, message = unpack(self.path.read_bytes())
+            assert isinstance(claim, OccamClaim)
+            if claim.made_with.get("search") != self.identity:
+                self.tell(
+                    f"{self.path} is the best so far of another search (other data or options); "
+                    "this one begins anew and writes over it"
+                )
+                return None
+            net = decode(message, claim.bits)
+            place = Place(int(claim.made_with["tries"]), float(claim.made_with["seconds"]))
+        except (Malformed, OSError, AssertionError, KeyError, TypeError, ValueError):
+            raise BadInput(
+                f"{self.path} is no best so far of a search, or was damaged; move it away, as this "
+                "search keeps its own there"
+            ) from None
+        self.tell(
+            f"going on from {self.path}: a bound of {claim.bound} so far, found by a search that "
+            "did not end"
+        )
+        return Start(net, place)
+
+    def keep(self, net: IntegerNet, place: Place) -> None:
+        """Write a new best; where that fails the search goes on, and it is said once."""
+        notes = {"search": self.identity, "tries": place.tries, "seconds": place.seconds}
+        try:
+            self.certificate(net, notes).save(self.path)
+        except BadInput as problem:
+            if not self._lost:
+                self.tell(f"the best so far is not kept: {problem}")
+            self._lost = True
