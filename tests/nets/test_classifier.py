@@ -99,7 +99,8 @@ def test_features_beside_scores_are_told_apart_by_the_number_of_classes() -> Non
 @pytest.mark.parametrize(
     ("dress", "words"),
     [
-        (lambda z: z[:, None].expand(-1, 5, -1), r"shape \[2, 5, 3\].*pool over the positions"),
+        (lambda z: z[:, None].expand(-1, 5, -1), r"returned \[2, 5, 3\].*pool over the positions"),
+        (lambda z: {"pooler_output": z}, r"pooler_output \[2, 3\].*its classifying head"),
         (lambda z: z.sum(0), "keep an example a row"),
         (lambda z: z.argmax(1), "returned Tensor without such a tensor"),
         (lambda z: 3, "returned int"),

@@ -216,6 +216,12 @@ def test_an_onnx_net_gives_answers(
     assert answers_only(net)
     assert torch.allclose(net(x), x.cumsum(1)[:, :3])
     assert bytes(numbers_of(net)["onnx"].numpy()) == b"a net"
+    for name in ("w.data", "w" * 200):  # weights in a file of their own, by a short or a long name
+        size = bytes([len(name)]) if len(name) < 128 else bytes([len(name) % 128 + 128, 1])
+        path.write_bytes(b"a \x0a\x08location\x12" + size + name.encode() + b" net")
+        (tmp_path / name).write_bytes(b"weights")
+        found = numbers_of(load_net(path).module)
+        assert bytes(found[f"onnx.{name}"].numpy()) == b"weights"
     path.write_bytes(b"noise")
     with pytest.raises(Malformed, match=r"is not an \.onnx net that onnxruntime reads: INVALID"):
         load_net(path)

@@ -23,6 +23,7 @@ from cushion.nets.fitted import Fitted, is_fitted
 from cushion.nets.normalise import Constants, Normalised, constants
 
 _NAMES = ("logits", "scores", "out", "output", "outputs", "prediction", "predictions")
+_FEATURES = ("pool", "hidden", "embed", "feature")  # what outputs called so hold; no scores
 _TWO_CLASSES = "the net gives one number z an example, read as the scores (0, z) of two classes"
 _PROBABILITIES = (
     "the net's scores look like probabilities (a softmax at its end), so margins are differences "
@@ -164,7 +165,8 @@ def _rounds_by_batch(module: nn.Module) -> bool:
 
 def _reading(found: Any, rows: int, classes: int | None) -> Reading:
     """Where the scores of `rows` examples are in what the net returned, or BadInput."""
-    parts = _parts(found)
+    everything = _parts(found)
+    parts = {k: v for k, v in everything.items() if not _is_feature(k)}
     for fits in (_is_rows, _is_single):
         keys = [key for key, part in parts.items() if fits(part, rows)]
         if len(keys) > 1 and classes is not None:  # features beside scores
@@ -179,7 +181,7 @@ def _reading(found: Any, rows: int, classes: int | None) -> Reading:
             part = parts[key]
             half = part.dtype in (torch.float16, torch.bfloat16)
             return Reading(key, fits is _is_rows and part.ndim > 2, fits is _is_single, half)
-    raise BadInput(_no_scores(parts, found, rows))
+    raise BadInput(_no_scores(everything, found, rows))
 
 
 def _parts(found: Any) -> dict[Any, Tensor]:
@@ -195,6 +197,10 @@ def _parts(found: Any) -> dict[Any, Tensor]:
     return {k: v for k, v in pairs if isinstance(v, Tensor) and v.is_floating_point()}
 
 
+def _is_feature(key: Any) -> bool:
+    return isinstance(key, str) and any(word in key.lower() for word in _FEATURES)
+
+
 def _is_rows(part: Tensor, rows: int) -> bool:
     """[B, classes], perhaps with sides of 1 behind."""
     shape = part.shape
@@ -207,11 +213,12 @@ def _is_single(part: Tensor, rows: int) -> bool:
 
 def _no_scores(parts: dict[Any, Tensor], found: Any, rows: int) -> str:
     rule = "the net must return one row of at least two class scores for each example"
-    deep = next((t for t in parts.values() if t.ndim > 2 and t.shape[0] == rows), None)
-    if deep is not None:
-        given = f"its scores have shape {list(deep.shape)} for {rows} examples"
-        return f"{rule}, but {given}; pool over the positions, or return those of one of them"
     if not parts:
         return f"{rule}, but it returned {type(found).__name__} without such a tensor"
-    shapes = ", ".join(str(list(part.shape)) for part in parts.values())
-    return f"{rule}, but it returned {shapes} for {rows} examples; keep an example a row"
+    shown = (f"{k} " * isinstance(k, str) + str(list(part.shape)) for k, part in parts.items())
+    said = f"{rule}, but it returned {', '.join(shown)} for {rows} examples"
+    if any(map(_is_feature, parts)):
+        return f"{said}, which are features; give the net with its classifying head"
+    if any(part.ndim > 2 and part.shape[0] == rows for part in parts.values()):
+        return f"{said}; pool over the positions, or return those of one of them"
+    return f"{said}; keep an example a row"

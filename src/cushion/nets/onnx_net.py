@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from cushion.errors import BadInput, Malformed
 
+# a tensor's note of where it lies: the key "location", then the length of a name
+_LOCATION = re.compile(rb"\x0a\x08location\x12(.)", re.DOTALL)
 _KINDS = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -37,7 +40,7 @@ class OnnxNet(nn.Module):
         except ImportError:
             how = 'pip install "cushion[onnx]"'
             raise BadInput(f"{path} is an .onnx net, which needs onnxruntime: {how}") from None
-        self.content = path.read_bytes()
+        self.files = _files(path)
         quiet = onnxruntime.SessionOptions()
         quiet.log_severity_level = 4
         try:
@@ -66,8 +69,23 @@ class OnnxNet(nn.Module):
         return {name: _joined([one[at] for one in found], rows) for at, name in enumerate(names)}
 
     def numbers(self) -> dict[str, Tensor]:
-        """The bytes of the file."""
-        return {"onnx": torch.frombuffer(bytearray(self.content), dtype=torch.uint8)}
+        """The bytes of the file, and of those beside it that hold its weights."""
+        read = ((name, bytearray(file.read_bytes())) for name, file in self.files.items())
+        return {name: torch.frombuffer(one, dtype=torch.uint8) for name, one in read if one}
+
+
+def _files(path: Path) -> dict[str, Path]:
+    """The net's file as "onnx", and the files beside it that it says its weights lie in."""
+    content = path.read_bytes()
+    found = {"onnx": path}
+    for match in _LOCATION.finditer(content):
+        start, size = match.end(), match[1][0]
+        if size > 127:  # the length of the name is a varint, seven bits a byte
+            start, size = start + 1, size - 128 + 128 * content[start]
+        name = content[start : start + size].decode("utf-8", "replace")
+        if "\0" not in name and (path.parent / name).is_file():
+            found[f"onnx.{name}"] = path.parent / name
+    return found
 
 
 def _array(x: Tensor, kind: str) -> NDArray[Any]:
