@@ -20,7 +20,7 @@ TABLE: dict[str, set[str]] = {
     "errors": set(),
     "records": {"errors"},
     "numerics": {"errors", "records"},
-    "progress": set(),
+    "progress": {"records"},
     "data": BASE,
     "nets": BASE | {"data"},
     "training": BASE | {"data", "nets"},

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+from cushion.records.text import one_line
+
 T = TypeVar("T")
 _QUIET = 2.0  # seconds before a line is shown: short work shows none
 _EVERY = 0.2  # seconds between two looks
@@ -83,16 +85,19 @@ class _Shown:
         from rich.progress import BarColumn, Progress, TextColumn
 
         if self.line is None:
-            words, left = TextColumn("{task.description}"), TextColumn("{task.fields[left]}")
-            shown = Console(stderr=True)
-            self.line = Progress(words, BarColumn(), left, console=shown, transient=True)
+            # markup=False: a name in brackets is a name
+            words = TextColumn("{task.description}", markup=False)
+            left = TextColumn("{task.fields[left]}", markup=False)
+            console = Console(stderr=True)
+            self.line = Progress(words, BarColumn(), left, console=console, transient=True)
             self.line.add_task("", total=1.0, left="")
             self.line.start()
         loops = [f"{bar.what} {_steps(bar)} {bar.note}".strip() for bar in self.bars if bar.what]
         fraction = self.fraction()
         rest = _time((now - self.began) * (1 - fraction) / fraction) if fraction > 0.01 else ""
         task = self.line.task_ids[0]
-        self.line.update(task, completed=fraction, description=": ".join(loops), left=rest)
+        shown = one_line(": ".join(loops))
+        self.line.update(task, completed=fraction, description=shown, left=rest)
 
 
 _SHOWN = _Shown()

@@ -301,7 +301,7 @@ def nan_weights(run: Path, where: Path) -> str:
     from safetensors import safe_open
 
     with safe_open(run / "net.safetensors", "pt") as file:
-        metadata = file.metadata()
+        metadata = {key: value for key, value in file.metadata().items() if key != "checksum"}
     save_file(tensors, where / "nan.safetensors", metadata=metadata)
     return str(where / "nan.safetensors")
 

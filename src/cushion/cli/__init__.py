@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cushion import __version__
 from cushion.cli import bounds, certify, compress, data, measure, reproduce, train, verify
@@ -20,6 +20,7 @@ from cushion.cli.flags import translate
 from cushion.cli.options import notes_for_warnings
 from cushion.cli.output import check_files
 from cushion.errors import CushionError
+from cushion.records.text import harmless, one_line, say
 
 _VERBS = (data, train, measure, bounds, compress, certify, verify, reproduce)
 _SUMMARY = "Measure why a classifier generalises, compress it, and prove a bound on its error."
@@ -30,7 +31,10 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence instead of a page of usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(harmless(message), file)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -79,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # torch says it in its own words
         if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
             return _stop("out of memory; use a smaller net or fewer examples")
-        traceback.print_exc()
+        say(traceback.format_exc().rstrip())
         # not 1, which means that a certificate does not hold
         return _stop("this is a bug in cushion; please report it with the lines above", 70)
 
 
 def _stop(sentence: str, code: int = 2) -> int:
-    print(f"cushion: {sentence}", file=sys.stderr)
+    say(f"cushion: {one_line(sentence)}")
     return code

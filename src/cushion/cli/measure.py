@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +18,7 @@ from cushion.measures.families import FAMILIES
 from cushion.measures.family import Family, View
 from cushion.records import Options
 from cushion.records.options import options_of
+from cushion.records.text import say
 
 if TYPE_CHECKING:
     from cushion.measures.records import MeasureTable
@@ -107,11 +107,11 @@ def run(args: argparse.Namespace) -> None:
     if args.save_margins is not None:
         lines = "".join(f"{margin!r}\n" for margin in margins(net.module, data).tolist())
         write_whole(args.save_margins, lines)
-        print(f"cushion: wrote {len(data)} margins to {args.save_margins}", file=sys.stderr)
+        say(f"cushion: wrote {len(data)} margins to {args.save_margins}")
     if args.figures is not None:
         names = ", ".join(sorted({path.stem for path in figures.draw(found, args.figures)}))
         drawn = f"drew {names} (png and svg) into {args.figures}"
-        print(f"cushion: {drawn if names else 'had nothing to draw'}", file=sys.stderr)
+        say(f"cushion: {drawn if names else 'had nothing to draw'}")
 
 
 def describe(found: MeasureTable) -> str:

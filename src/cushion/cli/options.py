@@ -17,6 +17,7 @@ from cushion.certificates.search.options import Report
 from cushion.errors import BadInput, Remark
 from cushion.numerics import percent_up
 from cushion.progress import working
+from cushion.records.text import harmless, one_line, say
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
@@ -106,7 +107,7 @@ def whole_or_all(text: str) -> int:
 
 
 def note(sentence: str) -> None:
-    print(f"cushion: note: {sentence}", file=sys.stderr)
+    say(f"cushion: note: {one_line(sentence)}")
 
 
 @contextmanager
@@ -118,7 +119,7 @@ def notes_for_warnings() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
             if not issubclass(category, Remark):
-                shown(message, category, *rest, **more)
+                shown(harmless(str(message)), category, *rest, **more)
             elif str(message) not in told:
                 told.add(str(message))
                 note(str(message))

@@ -13,6 +13,7 @@ from cushion.cli.flags import translate, translated
 from cushion.cli.render import fitted
 from cushion.data.files import check_writable, write_whole
 from cushion.errors import BadInput
+from cushion.records.text import harmless, harmless_json
 
 # What verbs write and read, by the names of their arguments.
 _WRITTEN = ("out", "certificate", "save_margins", "json")
@@ -56,5 +57,6 @@ def answer(args: argparse.Namespace, obj: Mapping[str, Any], *text: str, wrap: b
         return
     if args.json is not None:
         written = json.dumps(obj, indent=2, ensure_ascii=False, allow_nan=False)
-        write_whole(args.json, written + "\n")
+        write_whole(args.json, harmless_json(written) + "\n")
+    shown = harmless(shown)
     print(fitted(shown) if wrap else shown)

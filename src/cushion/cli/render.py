@@ -20,6 +20,7 @@ from rich.cells import cell_len
 from cushion.measures.family import View, column_of
 from cushion.numerics import percent_up
 from cushion.records import Column, Record, columns_of
+from cushion.records.text import one_line
 
 _PIPED = 100
 _GAP = 2
@@ -59,7 +60,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     a      1
     bc    20
     """
-    cells = [list(map(str, column)) for column in zip(header, *rows, strict=True)]
+    cells = [[one_line(str(one)) for one in column] for column in zip(header, *rows, strict=True)]
     kinds = zip(*([isinstance(value, int | float) for value in row] for row in rows), strict=True)
     right = [all(kind) for kind in kinds] or [False] * len(header)
     widest = max(_NARROWEST, width() // 2)  # no more than a line of sentences

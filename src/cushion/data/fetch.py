@@ -25,6 +25,7 @@ from cushion.data.files import sync
 from cushion.data.formats import arrays, cifar, idx
 from cushion.errors import BadInput, Malformed
 from cushion.records import Record, column
+from cushion.records.text import one_line, say
 
 CHUNK = 1 << 20
 _DAMAGED = "it is damaged or was replaced, so nothing was kept: try again later"
@@ -209,4 +210,4 @@ def _alone(home: Path, name: str) -> Iterator[None]:
 
 def _say(line: str) -> None:
     if sys.stderr.isatty():
-        sys.stderr.write(line + "\n")
+        say(one_line(line))

@@ -31,7 +31,7 @@ def digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     for name, tensor in sorted(tensors.items()):
         found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         plain = tensor.detach().cpu().contiguous().reshape(-1)
-        found.update(plain.view(torch.uint8).numpy())
+        found.update(plain.view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
