@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from cushion.data import Dataset
 from cushion.errors import BadInput
-from cushion.measures.sharpness import expected
+from cushion.measures.sharpness import expected, perturbed
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import all_losses, mini_batches, sample_losses
 from cushion.measures.sharpness.measurement import measure_sharpness
@@ -58,7 +58,7 @@ def curve(
     options = SharpnessOptions(ascent_steps=0, **chosen)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
         if shared:
-            patch.setattr(expected, "NoisyPass", ExplicitPass)
+            patch.setattr(perturbed, "NoisyPass", ExplicitPass)
         return expected.expected_sharpness(net, data, options, all_losses(net, data))
 
 

@@ -44,7 +44,7 @@ def _in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are float32 in a sample; here the arithmetic after them is float64, so that rounding
     hides nothing.
     """
-    monkeypatch.setattr(f"{MODULE}.as_floats", lambda x: torch.from_numpy(np.array(x)).double())
+    monkeypatch.setattr(f"{MODULE}.as_batch", lambda x: torch.from_numpy(np.array(x)).double())
 
 
 def measured(net: Network, x: Tensor, batch: int = 100, places: int = 0, seed: int = 0) -> Pairs:

@@ -120,6 +120,8 @@ def views(found: BoundsTable) -> Iterator[View]:
         if bound.abstains:
             why = bound.meaning.removeprefix("abstains: ")
             silent.setdefault(why, []).append(f"{bound.name} ({bound.form})")
+    if found.left_out:
+        silent.setdefault(found.left_out, []).append("bounds that need the trace of the net")
     if silent:
         notes = [f"{', '.join(names)}: {why}" for why, names in silent.items()]
         yield View("No value for", [], "", notes)

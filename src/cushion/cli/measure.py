@@ -27,6 +27,12 @@ Chosen = TypeVar("Chosen", bound=Options)
 _KINDS: dict[str, type[Options]] = {one.name: one.options for one in FAMILIES if one.options}
 
 
+_WAYS = {
+    "hooks": "hooks: layers with weights as they run, and the blocks that all data pass",
+    "answers": "its answers alone",
+}
+
+
 def add_parser(verbs: Any) -> None:
     summary = "measure why a net generalises, on its training set (no bounds: see `cushion bounds`)"
     example = "cushion measure runs/guha --data mnist --only norms,paths,margins,sharpness"
@@ -41,6 +47,8 @@ def add_parser(verbs: Any) -> None:
     options.add_switch(parser, "--paper", f"{paper} C1 without probes")
     beside = "measure the initialisation, or random weights, too: scaled to match, but for the"
     parser.add_argument("--beside", choices=("init", "random"), help=f"{beside} conditions")
+    ways = "how to see the net (default: the trace where it is understood, else hooks)"
+    parser.add_argument("--way", choices=("trace", "hooks", "answers"), help=ways)
     exact = "no probes: every Jacobian norm exactly, whatever it takes"
     options.add_switch(parser, "--exact", exact)
     options.add_switch(parser, "--no-spectra", "leave the singular values out")
@@ -84,9 +92,9 @@ def _check_flags(args: argparse.Namespace) -> None:
                 raise BadInput(f"{flag} is about {family}, which --only leaves out; drop the flag")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from cushion.data import load
-    from cushion.measures.table import margins, measure
+    from cushion.measures.table import INTERRUPTED, margins, measure
 
     options.check_net_flags(args)
     _check_flags(args)
@@ -99,7 +107,7 @@ def run(args: argparse.Namespace) -> None:
         figures.prepare(args.figures)
     data = load(args.data)
     net = options.load_named_net(args, data)
-    how |= {"only": args.only, "init": net.init, "beside": args.beside}
+    how |= {"only": args.only, "init": net.init, "beside": args.beside, "way": args.way}
     found = measure(net.module, data, spectra=not args.no_spectra, **how)
     options.say_if_other_data(args, net, data)
     options.say_if_untrained(args)
@@ -112,14 +120,20 @@ def run(args: argparse.Namespace) -> None:
         names = ", ".join(sorted({path.stem for path in figures.draw(found, args.figures)}))
         drawn = f"drew {names} (png and svg) into {args.figures}"
         say(f"cushion: {drawn if names else 'had nothing to draw'}")
+    return 130 if any(one.why == INTERRUPTED for one in found.left_out) else 0
 
 
 def describe(found: MeasureTable) -> str:
     net = found.net
     size = f"{net.parameters} parameters in {net.depth} affine layers"
     lines = [f"{size}, on {net.m} examples of {net.data} ({found.note})"]
-    if not net.is_chain:
+    if net.way == "trace" and not net.is_chain:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
+    if net.way != "trace":
+        lines.append(f"seen by {_WAYS[net.way]}")
+    for why in dict.fromkeys(one.why for one in found.left_out):
+        names = ", ".join(one.family for one in found.left_out if one.why == why)
+        lines.append(f"left out: {names}: {why}")
     shown = [_views(family, found) for family in FAMILIES if family.measured(found)]
     return show(["\n".join(lines), *chain(*shown)])
 

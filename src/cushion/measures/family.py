@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cushion.data import Dataset
     from cushion.measures.records import MeasureTable
     from cushion.nets.network import Network
+    from cushion.nets.view import Way
 
 Weights: TypeAlias = Literal["trained", "initial", "random"]  # whose weights a table is about
 Composed = TypeVar("Composed")
@@ -37,7 +38,7 @@ class PaperClaim(Record):
 class Context:
     """What a family measures: one net on its sample, and the options of that family."""
 
-    net: Network
+    net: Any  # as the family sees it: a Network, or where its `ways` allow, a view by hooks
     data: Dataset
     options: Any  # of the family's own class
     initial: Network | None = None  # the net before training, where it is known
@@ -80,8 +81,8 @@ class Family:
     """A family of measures: what it computes, and what of it is asked, kept and shown.
 
     layer and net: records of what it adds to each layer's row and to the whole net; all of it is
-    None or () where it was not measured. sees: what it needs of the one pass over the data. brings:
-    families that come with it. effort: about how long it takes beside the others. title: of its
+    None or () where it was not measured. ways: how it can see a net (`nets.view`). sees: what it
+    needs of the one pass over the data. brings: families that come with it. effort: about how long it takes beside the others. title: of its
     options on the command line. claims: what a paper says of trained nets, on a net and the one
     beside it.
     """
@@ -92,6 +93,7 @@ class Family:
     options: type[Options] | None = None
     layer: type[Record] | None = None
     net: type[Record] | None = None
+    ways: tuple[Way, ...] = ("trace",)
     sees: frozenset[Literal["norms", "margins"]] = frozenset()
     brings: tuple[str, ...] = ()
     effort: float = 1.0

@@ -54,6 +54,7 @@ def sample_margins(logits: Tensor, labels: Tensor) -> Tensor:
 
     An example is misclassified exactly when its margin is ≤ 0: a tie is an error.
     """
+    logits = logits if logits.dtype.itemsize > 2 else logits.float()  # half precision
     own = logits.gather(1, labels[:, None])
     others = logits.scatter(1, labels[:, None], -math.inf)
     return own.squeeze(1) - others.amax(dim=1)
@@ -107,6 +108,7 @@ FAMILY = Family(
     MarginOptions,
     net=NetMargins,
     effort=0.2,
+    ways=("trace", "hooks", "answers"),
     sees=frozenset({"margins"}),
     views=_views,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -13,9 +13,20 @@ from torch import Tensor
 from cushion.data import Dataset
 from cushion.data.samples import permutation
 from cushion.errors import BadInput
-from cushion.nets.batches import as_floats, mix_seed
+from cushion.nets.batches import Batch, as_batch, mix_seed
 from cushion.nets.engine import Accumulators, Samples, map_shards
 from cushion.nets.network import Network
+
+
+class Placed(Protocol):
+    """A net whose numbers have one precision and one place."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
 
 Key = TypeVar("Key", bound=Hashable)
 # numbers in the largest tensor that passes the net at a time: 8 MB, which stay in fast memory
@@ -63,21 +74,35 @@ def squared_lengths(t: Tensor) -> Tensor:
     return norms.double().square()
 
 
+def feed(data: Dataset, rows: NDArray[np.int64] | slice, net: Placed) -> Any:
+    """Some rows as the net reads them: floats in its precision, all on its device."""
+
+    def fit(t: Tensor) -> Tensor:
+        return t.to(net.device, net.dtype if t.is_floating_point() else t.dtype)
+
+    batch: Batch = as_batch(data.x[rows])
+    return {n: fit(t) for n, t in batch.items()} if isinstance(batch, dict) else fit(batch)
+
+
 def stream(
-    net: Network,
+    net: Placed,
     data: Dataset,
     batch: int,
-    work: Callable[[Tensor, slice], Mapping[Key, Tensor | NDArray[Any]]],
+    work: Callable[[Any, slice], Mapping[Key, Tensor | NDArray[Any]]],
     describe: str,
 ) -> dict[Key, NDArray[np.float64]]:
     """By key one number (or row) an example: what `work` makes of a shard's inputs and its rows."""
 
     def shard(rows: slice) -> Accumulators[Key]:
-        found = work(as_floats(data.x[rows]).to(net.dtype), rows)
-        return {key: Samples.of(rows.start, np.asarray(part)) for key, part in found.items()}
+        found = work(feed(data, rows, net), rows)
+        return {key: Samples.of(rows.start, _numbers(part)) for key, part in found.items()}
 
     merged = map_shards(len(data), batch, shard, describe=describe)
     return {key: samples.values() for key, samples in merged.items()}
+
+
+def _numbers(part: Tensor | NDArray[Any]) -> NDArray[Any]:
+    return part.cpu().numpy() if isinstance(part, Tensor) else part
 
 
 def spread_over(sizes: Tensor, like: Tensor) -> Tensor:

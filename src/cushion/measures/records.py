@@ -62,13 +62,22 @@ class NetMeasures(_Row):
     not_a_chain_because: str = column("why it is not")
     data: str = column("name of S")
     data_fingerprint: str = column("SHA-256 of S")
+    way: str = column("how the net was seen: by its trace, by hooks, by its answers")
+
+
+class LeftOut(Record):
+    """A family that was asked for among all and is not in the table."""
+
+    family: str = column("its name")
+    why: str = column("what it needs that the net does not give")
 
 
 class MeasureTable(Record):
     """Everything `cushion measure` computed: one row per affine layer, and the whole net.
 
     `beside` is the same table of the net's initialisation, or of random weights, scaled to match;
-    on demand. `claims` are then what papers say of trained nets, checked on this one.
+    on demand. `claims` are then what papers say of trained nets, checked on this one. `left_out`
+    are families that cannot see this net, or that an interrupt cut short.
     """
 
     layers: tuple[LayerMeasures, ...]
@@ -77,6 +86,7 @@ class MeasureTable(Record):
     note: str = MEASURE_NOTE
     beside: MeasureTable | None = None
     claims: tuple[PaperClaim, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     def to_frame(self) -> Any:
         """The layer table as a pandas DataFrame (needs `pip install cushion[frames]`)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Literal, TypeVar
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +15,29 @@ from torch import nn
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
-from cushion.measures.family import Context, Family
+from cushion.measures.family import Context, Family, Found
 from cushion.measures.margins import MarginOptions
 from cushion.measures.one_pass import one_pass
-from cushion.measures.records import LayerMeasures, MeasureTable, NetMeasures
+from cushion.measures.records import LayerMeasures, LeftOut, MeasureTable, NetMeasures
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.noise import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
-from cushion.nets.network import Network, NetworkModule, Node
-from cushion.nets.tracing import trace
+from cushion.nets.hooked.net import HookedNet, check_same_layers
+from cushion.nets.network import Network, Node
+from cushion.nets.view import View, Way, see, way_of
 from cushion.progress import plan, working
 from cushion.records import Options, Record
 
+INTERRUPTED = "interrupted before it was measured"
 _BATCH = 256
+_WAYS: tuple[Way, ...] = ("trace", "hooks", "answers")
+_LIGHT = frozenset({"norms", "spectra", "tails", "margins"})  # weights and answers: no trace needed
 Row = TypeVar("Row", LayerMeasures, NetMeasures)
 
 
 def measure(
-    model: nn.Module | Network,
+    model: Any,
     data: AnyData,
     *,
     only: str | Sequence[str] | None = None,
@@ -41,6 +46,7 @@ def measure(
     init: nn.Module | Network | None = None,
     beside: Literal["init", "random"] | None = None,
     spectra: bool = True,
+    way: Way | None = None,
     **options: Options | None,
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
@@ -48,12 +54,18 @@ def measure(
     options: how a family measures, under its name, such as stability=StabilityOptions(probes=32);
     sharpness, conditions and tails have options as well. γ is the margin that all but a fraction
     `epsilon` of the examples exceed; `init`, the net at its initialisation, adds the versions from
-    initialisation. `spectra=False` leaves the singular values out, trace norms among them. `beside`
+    initialisation. `spectra=False` leaves the singular values out. `beside`
     measures a second net in the same way: the initialisation scaled to match the net's layers (the
     conditions of Theorem 1: as it was), or random weights of the same norms. The model is not
     changed.
+
+    The net is traced where a family needs it and it can be; else hooks see it, or its answers alone
+    (`way` asks for one of the three). Families that cannot see it are in `left_out` with the reason,
+    or refused if `only` names them.
     """
     families = _families(only, spectra)
+    if way not in (None, "trace", "hooks", "answers"):
+        raise BadInput(f"`way` must be trace, hooks or answers, not {way}")
     if beside not in (None, "init", "random"):
         raise BadInput(f"`beside` must be init or random, not {beside}")
     if batch < 1:
@@ -61,13 +73,20 @@ def measure(
     chosen = _options({"margins": MarginOptions(epsilon), **options})
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
-    net, sample = subject(model, data)
-    initial = None if init is None else traced(init, sample)
-    if initial is not None:
+    sample = _sample(model, data)
+    net, families, left = _seen(
+        model, sample, families, way, named=only is not None, pair=bool(init or beside)
+    )
+    initial = None if init is None else see(init, sample, (way_of(net),)).net
+    if isinstance(net, Network) and isinstance(initial, Network):
         check_alike(net, initial, "the initialisation")
+    elif isinstance(initial, HookedNet):
+        check_same_layers(net, initial)
     how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
     if beside is None:
-        return _table(how, families, chosen, batch)
+        return _table(how, families, chosen, batch, left)
+    if not isinstance(net, Network):
+        raise BadInput("`beside` needs the trace of a net, and this one has none; leave it out")
     if beside == "random":
         other = replace(how, net=random_like(net, how.seed), initial=None, weights="random")
     elif initial is not None:
@@ -76,16 +95,16 @@ def measure(
     else:
         known = "give a RUN folder, or use `beside` random"
         raise BadInput(f"`beside` = init needs the net's initialisation: {known}")
-    table, twin = (_table(context, families, chosen, batch) for context in (how, other))
+    table, twin = (_table(context, families, chosen, batch, left) for context in (how, other))
     claims = [family.claims(table, twin) for family in families if family.claims is not None]
     return replace(table, beside=twin, claims=tuple(chain.from_iterable(claims)))
 
 
-def margins(
-    model: nn.Module | Network, data: AnyData, *, batch: int = _BATCH
-) -> NDArray[np.float64]:
+def margins(model: Any, data: AnyData, *, batch: int = _BATCH) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
-    return one_pass(*subject(model, data), batch, norms=False, margins=True)["margins"]
+    sample = _sample(model, data)
+    net = see(model, sample, ("answers",)).net
+    return one_pass(net, sample, batch, norms=False, margins=True)["margins"]
 
 
 def noise_sensitivity(
@@ -111,44 +130,78 @@ def noise_sensitivity(
 
 def subject(model: nn.Module | Network, data: AnyData) -> tuple[Network, Dataset]:
     """The traced net and its sample."""
+    sample = _sample(model, data)
+    return traced(model, sample), sample
+
+
+def _sample(model: Any, data: Any) -> Dataset:
     if isinstance(data, nn.Module | Network):
         raise BadInput("the net comes first and the data second: swap the two")
-    sample = as_dataset(data)
-    return traced(model, sample), sample
+    del model
+    return as_dataset(data)
+
+
+def _seen(
+    model: Any,
+    sample: Dataset,
+    families: tuple[Family, ...],
+    way: Way | None,
+    *,
+    named: bool,
+    pair: bool,
+) -> tuple[View, tuple[Family, ...], tuple[LeftOut, ...]]:
+    """The net by the first way that the families can go, those that can see it so, and the rest."""
+    ways: tuple[Way, ...] = (way,) if way else _WAYS
+    if way is None and not pair and all(family.name in _LIGHT for family in families):
+        ways = ("answers",) if {family.name for family in families} == {"margins"} else _WAYS[1:]
+    if named:  # what was asked for by name is refused, not left out
+        ways = tuple(one for one in ways if all(one in family.ways for family in families))
+    net, untraced = see(model, sample, ways or ("trace",))
+    able = tuple(family for family in families if way_of(net) in family.ways)
+    why = untraced or f"it cannot see a net by its {way_of(net)}"
+    left = tuple(LeftOut(one.name, why) for one in families if one not in able)
+    return net, able, left
 
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
     """The model as a net that reads these data and has a score for each of their classes."""
-    known = model.network if isinstance(model, NetworkModule) else model
-    net = known if isinstance(known, Network) else trace(known, data.shape)
-    if net.input_shape != tuple(data.shape):
-        shapes = f"of shape {net.input_shape}, but {data.name} has {tuple(data.shape)}"
-        raise BadInput(f"the net reads examples {shapes}")
-    if net.classes < data.classes:
-        counts = f"{net.classes} scores, but {data.name} has {data.classes} classes"
-        raise BadInput(f"the net gives {counts}; use its own data")
+    net: Network = see(model, data, ("trace",)).net
     return net
 
 
 def _table(
-    context: Context, families: Sequence[Family], options: Mapping[str, Options], batch: int
+    context: Context,
+    families: Sequence[Family],
+    options: Mapping[str, Options],
+    batch: int,
+    left: tuple[LeftOut, ...],
 ) -> MeasureTable:
-    """What the families find on one net."""
-    net, data, found = context.net, context.data, []
+    """What the families find on one net; on an interrupt, what they have found so far."""
+    net, data = context.net, context.data
+    found: dict[str, Found] = {}
     sees = {part for family in families for part in family.sees}
-    norms, margins = "norms" in sees, "margins" in sees
+    norms, margins = "norms" in sees and way_of(net) != "answers", "margins" in sees
     with plan({family.name: family.effort for family in families}):
         with working("one pass over the data", 1):
             passed = one_pass(net, data, batch, norms=norms, margins=margins)
-        for family in families:
+        for family in sorted(families, key=attrgetter("effort")):
             own = replace(context, passed=passed, options=options.get(family.name))
-            with working(family.name, 1):
-                found.append(family.measure(own))
+            try:
+                with working(family.name, 1):
+                    found[family.name] = family.measure(own)
+            except KeyboardInterrupt:
+                if not found:
+                    raise
+                rest = [one.name for one in families if one.name not in found]
+                left += tuple(LeftOut(name, INTERRUPTED) for name in rest)
+                break
+    parts = [found[family.name] for family in families if family.name in found]
     layers = tuple(
-        _with_all(_layer(node), [part.layers.get(node.index) for part in found])
+        _with_all(_layer(node), [part.layers.get(node.index) for part in parts])
         for node in net.affine_layers
     )
-    return MeasureTable(layers, _with_all(_net(net, data), [part.net for part in found]))
+    whole = _with_all(_net(net, data), [part.net for part in parts])
+    return MeasureTable(layers, whole, left_out=left)
 
 
 def _families(only: str | Sequence[str] | None, spectra: bool) -> tuple[Family, ...]:
@@ -197,7 +250,7 @@ def _layer(node: Node) -> LayerMeasures:
     )
 
 
-def _net(net: Network, data: Dataset) -> NetMeasures:
+def _net(net: View, data: Dataset) -> NetMeasures:
     return NetMeasures(
         m=len(data),
         classes=net.classes,
@@ -207,4 +260,5 @@ def _net(net: Network, data: Dataset) -> NetMeasures:
         not_a_chain_because=net.not_a_chain_because,
         data=data.name,
         data_fingerprint=data.fingerprint,
+        way=way_of(net),
     )

@@ -50,6 +50,13 @@ def _state(model: nn.Module) -> Iterator[Tensor]:
     yield from model.buffers()
 
 
+def fitted(model: nn.Module, rows: Batch) -> Batch:
+    """A batch as `suited` makes it, each of several inputs by itself."""
+    if isinstance(rows, dict):
+        return {name: suited(model, part) for name, part in rows.items()}
+    return suited(model, rows)  # type: ignore[no-any-return]
+
+
 def suited(model: nn.Module, x: Any) -> Any:
     """x where the net is, floats in the net's precision; whole numbers (tokens) keep their type.
 

@@ -9,22 +9,24 @@ from typing import Any
 
 from torch import nn
 
-from cushion.data import AnyData, Dataset
+from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.inputs import as_holdout
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
+from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.norms.layers import squared_distance
-from cushion.measures.records import NetMeasures
+from cushion.measures.records import MeasureTable
 from cushion.measures.sharpness.expected import count_noisy_errors
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
-from cushion.measures.table import measure, subject, traced
+from cushion.measures.table import measure
+from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
+from cushion.nets.view import see, way_of
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.progress import working
 from cushion.theorems import pac_bayes
 from cushion.theorems.capacities import figure_two, norm_capacities, rankings, size_and_lipschitz
-from cushion.theorems.facts import NetFacts
 from cushion.theorems.logs import LN10, log, log_sum
 from cushion.theorems.net_facts import decisions, gather, in_unit_cube, look_at
 from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
@@ -50,64 +52,67 @@ _FEWEST = 4  # noise levels that are drawn in any case
 class Subject:
     """Everything that a bound may look at: a net on its sample."""
 
-    net: Network
+    net: Network | HookedNet
     sample: Dataset
-    initial: Network | None  # the net before training, where it is known
+    initial: Network | HookedNet | None  # the net before training, where it is known
     holdout: Dataset | None
     held_out_errors: int | None
     delta: Decimal
     options: BoundOptions
-    facts: NetFacts
-    measures: NetMeasures
+    facts: Any  # NetFacts; None of a net that hooks see: only ARGUMENTS_BY_HOOKS are about it
+    measures: Any  # NetMeasures, likewise
     sharpness: Sharpness | None
     why_flat: str  # why there is no sharpness
 
 
 def bounds(
-    model: nn.Module | Network,
+    model: Any,
     data: AnyData,
     *,
     holdout: AnyData | None = None,
-    init: nn.Module | Network | None = None,
+    init: Any = None,
     options: BoundOptions | None = None,
     name: str = "net",
 ) -> BoundsTable:
     """All bounds on one net and its training set, each a certificate or a measure, in one table.
 
     `holdout` adds the bound by counting, with which every other should be compared; `init`, the net
-    before training, the versions from initialisation. The model is not changed.
+    before training, the versions from initialisation. The model is not changed. Of a net that
+    cannot be traced there are the rows that need its answers and noise in its weights only;
+    `left_out` says why.
     """
     options = options or BoundOptions()
     exact = parse_delta(str(options.delta))
     delta = float(exact)
-    net, sample = subject(model, data)
-    holdout = as_holdout(holdout, sample)
-    initial = None if init is None else traced(init, sample)
+    if isinstance(data, nn.Module | Network):
+        raise BadInput("the net comes first and the data second: swap the two")
+    sample = as_dataset(data)
+    held_out = as_holdout(holdout, sample)
+    net, untraced = see(model, sample, ("trace", "hooks"))
+    if not net.parameters:
+        raise Unsupported(untraced)
+    initial = None if init is None else see(init, sample, (way_of(net),)).net
     if initial is not None:
-        check_alike(net, initial, "the initialisation")
+        check = check_alike if isinstance(net, Network) else check_same_layers
+        check(net, initial, "the initialisation")
         if squared_distance(net, initial) == 0.0:
             why = "the initialisation is the net itself"
             raise BadInput(f"{why}; give its weights before training, or leave it out")
-    seen = look_at(net, sample)
-    conditions = replace(options.conditions, delta=delta)
-    how: dict[str, Any] = {
-        "stability": options.stability,
-        "conditions": conditions,
-        "init": initial,
-    }
-    families = ["norms", "paths", "conditions", "stability"]
-    with working("measures", 1):
-        found = measure(net, sample, only=families, spectra=False, **how)
+    seen, facts, found = look_at(net, sample), None, None
+    if isinstance(net, Network):
+        found = _measures(net, sample, initial, options, delta)
+        facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     sharpness, why_flat = None, "sharpness was not asked for (0 draws)"
     try:
         sharpness = measure_sharpness(net, sample, options.sharpness)
     except BadInput as problem:  # it overflows the scores: its rows abstain, the others stand
         why_flat = str(problem)
-    facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
-    held = None if holdout is None else look_at(net, holdout).errors
-    nets, flat = (net, sample, initial, holdout, held), (sharpness, why_flat)
-    about = Subject(*nets, exact, options, facts, found.net, *flat)
-    assumed = [*_ASSUMED, *([_INITIAL] if initial else []), *([_HELD_OUT] if holdout else [])]
+    held = None if held_out is None else look_at(net, held_out).errors
+    nets, flat = (net, sample, initial, held_out, held), (sharpness, why_flat)
+    about = Subject(*nets, exact, options, facts, None if found is None else found.net, *flat)
+    assumed = [*_ASSUMED, *([_INITIAL] if initial else []), *([_HELD_OUT] if held_out else [])]
+    arguments = ARGUMENTS if isinstance(net, Network) else ARGUMENTS_BY_HOOKS
+    margin = epsilon_margin(seen.margins, options.epsilon)
     return BoundsTable(
         net=name,
         data=sample.name,
@@ -118,13 +123,28 @@ def bounds(
         loss=_LOSS,
         errors=seen.errors,
         margin_level=options.epsilon,
-        margin=facts.margin,
-        margin_loss=facts.margin_loss,
+        margin=margin,
+        margin_loss=margin_loss(seen.margins, margin),
         holdout_errors=held,
-        holdout_m=None if holdout is None else len(holdout),
-        bounds=tuple(row for argument in ARGUMENTS for row in argument(about)),
+        holdout_m=None if held_out is None else len(held_out),
+        bounds=tuple(row for argument in arguments for row in argument(about)),
         assumptions=tuple(assumed),
+        left_out=untraced,
     )
+
+
+def _measures(
+    net: Network, sample: Dataset, initial: Any, options: BoundOptions, delta: float
+) -> MeasureTable:
+    """What the theorems read."""
+    how: dict[str, Any] = {
+        "stability": options.stability,
+        "conditions": replace(options.conditions, delta=delta),
+        "init": initial,
+    }
+    families = ["norms", "paths", "conditions", "stability"]
+    with working("measures", 1):
+        return measure(net, sample, only=families, spectra=False, **how)
 
 
 def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:
@@ -172,8 +192,8 @@ def _figure_two(subject: Subject) -> list[Bound]:
 def _magnitude_noise(subject: Subject) -> list[Bound]:
     curve = None if subject.sharpness is None else subject.sharpness.expected
     points = [] if curve is None else [(point.expected_error, point.kl) for point in curve.points]
-    facts = subject.facts
-    return pac_bayes.magnitude_noise(points, facts.m, facts.delta, subject.why_flat)
+    m, delta = len(subject.sample), float(subject.delta)
+    return pac_bayes.magnitude_noise(points, m, delta, subject.why_flat)
 
 
 def _theorem_one(subject: Subject) -> list[Bound]:
@@ -216,3 +236,6 @@ ARGUMENTS: tuple[Callable[[Subject], list[Bound]], ...] = (
     _theorem_one,
     lambda subject: rankings(subject.facts, subject.measures, subject.sharpness),
 )
+
+# Of a net that hooks see: its answers, and noise in its weights.
+ARGUMENTS_BY_HOOKS = (_counted, _noise_bounds, _magnitude_noise)

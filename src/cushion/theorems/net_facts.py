@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from cushion.data import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
-from cushion.measures.probing import check_scores
+from cushion.measures.probing import check_scores, feed
 from cushion.measures.records import LayerMeasures, MeasureTable
-from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Total, map_shards
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
 from cushion.theorems.facts import LayerFacts, NetFacts
@@ -39,14 +39,16 @@ class SampleFacts:
         return int((self.margins <= 0).sum())
 
 
-def look_at(net: Network, data: Dataset, batch: int = _BATCH) -> SampleFacts:
-    """Run the net over the sample once."""
+def look_at(net: Network | HookedNet, data: Dataset, batch: int = _BATCH) -> SampleFacts:
+    """Run the net over the sample once; tokens and several inputs have no norm and count as 0."""
 
     def work(rows: slice) -> Accumulators[str]:
-        x = as_floats(data.x[rows]).to(net.dtype)
-        logits = net.forward(x)
+        x = feed(data, rows, net)
+        logits = net.forward(x).cpu()
         check_scores(logits, data, rows.start)
-        labels, squares = torch.from_numpy(np.array(data.y[rows])), x.flatten(1).double().square()
+        labels = torch.from_numpy(np.array(data.y[rows]))
+        plain = isinstance(x, torch.Tensor) and x.is_floating_point()
+        squares = (x.flatten(1) if plain else torch.zeros(len(labels), 1)).double().square().cpu()
         found = {
             "margins": sample_margins(logits, labels),
             "scores": torch.linalg.vector_norm(logits.double(), dim=1),

@@ -195,6 +195,7 @@ class BoundsTable(Record):
     assumptions: tuple[str, ...] = column("of the certificates; nobody can check them", default=())
     beside: BoundsTable | None = column("the same of a second net", default=None)
     verdicts: tuple[Preference, ...] = column("each row's on the two nets", default=())
+    left_out: str = column("why there are no rows that need the trace of the net", default="")
 
     @property
     def holdout_error(self) -> float | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cushion.measures.family import Context, Family, Found, View
 from cushion.measures.norms.records import LayerNorms, LayerSpectra, NetNorms, NetPaths
 from cushion.progress import progress
+from cushion.records import Options, option
 
 if TYPE_CHECKING:
     from cushion.measures.records import MeasureTable
@@ -26,6 +27,12 @@ _SPECTRA = (
 )
 
 
+class NormOptions(Options):
+    """Which norms are worth their time."""
+
+    trace_norms: bool = option(False, "sums of singular values too, by far the dearest norms")
+
+
 def _measure_norms(context: Context) -> Found:
     from cushion.measures.norms.layers import layer_norms, squared_distance
 
@@ -33,7 +40,7 @@ def _measure_norms(context: Context) -> Found:
     layers = {}
     for at, node in enumerate(progress(net.affine_layers, "norms", "layer")):
         start = None if initial is None else initial.affine_layers[at].affine
-        trace, seed = context.singular_values, context.seed
+        trace, seed = context.options.trace_norms, context.seed
         layers[node.index] = layer_norms(node.affine, start, trace_norms=trace, seed=seed)
     distance = None if initial is None else math.sqrt(squared_distance(net, initial))
     return Found(layers, NetNorms(math.sqrt(squared_distance(net)), distance))
@@ -73,6 +80,16 @@ def _show_spectra(table: MeasureTable) -> Iterator[View]:
     yield View("Singular values of each layer", table.layers, _SPECTRA, [note])
 
 
-NORMS = Family("norms", _measure_norms, layer=LayerNorms, net=NetNorms, views=_show_norms)
+_WEIGHTS: Any = {"ways": ("trace", "hooks")}
+NORMS = Family(
+    "norms",
+    _measure_norms,
+    "norms",
+    NormOptions,
+    LayerNorms,
+    NetNorms,
+    views=_show_norms,
+    **_WEIGHTS,
+)
 PATHS = Family("paths", _measure_paths, net=NetPaths, views=_show_paths, effort=0.2)
-SPECTRA = Family("spectra", _measure_spectra, layer=LayerSpectra, views=_show_spectra)
+SPECTRA = Family("spectra", _measure_spectra, layer=LayerSpectra, views=_show_spectra, **_WEIGHTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,10 +12,14 @@ from torch import Tensor
 
 from cushion.measures.norms.records import DistanceFromInitialisation, GroupNorms, LayerNorms
 from cushion.measures.spectra import kernel_map
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Linear, Operator
 from cushion.nets.operators.spectrum import estimate_density, is_exact, singular_values
+
+
+AnyNet: TypeAlias = Any  # a Network, or two HookedNets
 
 
 def layer_norms(
@@ -36,9 +41,17 @@ def layer_norms(
     )
 
 
-def squared_distance(net: Network, other: Network | None = None) -> float:
-    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net."""
+def squared_distance(net: AnyNet, other: AnyNet | None = None) -> float:
+    """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net. Of a net that
+    hooks see: over every parameter of its module.
+    """
     total = 0.0
+    if isinstance(net, HookedNet):
+        starts = {} if other is None else dict(other.module.named_parameters())
+        for name, value in net.module.named_parameters():
+            if value.is_floating_point():
+                total += float(_change(value, starts.get(name)).square().sum())
+        return total
     for at, node in enumerate(net.affine_layers):
         ours, theirs = node.affine, None if other is None else other.affine_layers[at].affine
         start = None if theirs is None else theirs.operator.weight

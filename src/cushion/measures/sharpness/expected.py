@@ -19,8 +19,10 @@ from cushion.errors import BadInput
 from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.family import SharpnessOptions
 from cushion.measures.sharpness.loss import Losses, batch_of, mini_batches, sample_losses
-from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass, parameters
+from cushion.measures.sharpness.perturbed import noisy_passes, parameters
 from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
+from cushion.measures.sharpness.rule import NoiseRule
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d, Linear, LocalConv2d
 from cushion.progress import progress, working
@@ -31,7 +33,7 @@ _LARGEST = 1 << 22  # numbers in the largest activation or set of kernels of a s
 
 
 def expected_sharpness(
-    net: Network, data: Dataset, options: SharpnessOptions, clean: Losses
+    net: Network | HookedNet, data: Dataset, options: SharpnessOptions, clean: Losses
 ) -> ExpectedSharpness:
     """Both losses under noise of every alpha, from `options.draws` perturbations each, and the KL.
 
@@ -42,13 +44,13 @@ def expected_sharpness(
     """
     rule = NoiseRule(options.scale, options.offset)
     changes: list[NDArray[np.float64]] = []  # [2, alphas, pairs of one stack]
-    noisy = NoisyNet(net, rule)
+    noisy = noisy_passes(net, rule)
     with working("sharpness", options.draws, "draw") as bar:
         for rows, generator in _stacks(net, len(data), options):
-            x, y = batch_of(data, rows.reshape(-1), net.dtype)
+            x, y = batch_of(data, rows.reshape(-1), net)
             both = clean.cross_entropy[rows], clean.wrong[rows]
             before = torch.from_numpy(np.stack(both))  # [2, pairs, b]
-            noise = NoisyPass(noisy, x, len(rows), generator)
+            noise = noisy(x, len(rows), generator)
             found = []
             for alpha in options.alphas:
                 change = torch.zeros(2, len(rows), dtype=torch.float64)
@@ -71,7 +73,7 @@ def expected_sharpness(
 
 
 def _stacks(
-    net: Network, rows: int, options: SharpnessOptions
+    net: Network | HookedNet, rows: int, options: SharpnessOptions
 ) -> Iterator[tuple[NDArray[np.int64], torch.Generator]]:
     """Rows of several mini-batches, [pairs, b], and the generator of their noise, to the end."""
     batches = mini_batches(rows, options.batch, probe_generator(options.seed, "sharpness rows", 0))
@@ -82,8 +84,10 @@ def _stacks(
         yield rows_of, probe_generator(options.seed, "sharpness noise", stack)
 
 
-def _batches_together(net: Network, batch: int) -> int:
+def _batches_together(net: Network | HookedNet, batch: int) -> int:
     """How many mini-batches form a stack: limited by activations, and by kernels if drawn."""
+    if isinstance(net, HookedNet):
+        return 1
     activation = batch * max(math.prod(node.shape) for node in net.nodes)
     operators = [node.affine.operator for node in net.affine_layers]
     drawn = sum(one.parameters for one in operators if not isinstance(one, Linear))
@@ -142,26 +146,27 @@ class ErrorCount:
 
 
 def count_noisy_errors(
-    net: Network, data: Dataset, sigmas: Sequence[float], *, draws: int, seed: int
+    net: Network | HookedNet, data: Dataset, sigmas: Sequence[float], *, draws: int, seed: int
 ) -> tuple[list[ErrorCount], bool]:
     """For each sigma, errors of nets from N(w, σ²I) on about `draws` rows, drawn with replacement.
 
     The second answer: whether every pair of a row and a net is independent of the others, so that
-    the count is binomial with the mean error of Q on S. That is so in nets without convolutions;
-    with them, clusters of pairs share kernels and only the clusters' means are independent. Random:
-    rows and noise, from `seed`; the same for all sigmas.
+    the count is binomial with the mean error of Q on S. That is so in traced nets without
+    convolutions; in others clusters of pairs share kernels and only the clusters' means are
+    independent. Random: rows and noise, from `seed`; the same for all sigmas.
     """
     operators = [node.affine.operator for node in net.affine_layers]
-    independent = not any(isinstance(one, Conv2d | LocalConv2d) for one in operators)
-    noisy = NoisyNet(net, NoiseRule(0.0, 1.0))
+    shared = any(isinstance(one, Conv2d | LocalConv2d) for one in operators)
+    independent = not shared and not isinstance(net, HookedNet)
+    noisy = noisy_passes(net, NoiseRule(0.0, 1.0))
     stack = min(draws, _STACK if independent else _KERNELS)
     stacks = max(1, round(draws / stack))
     wrong = [0] * len(sigmas)
     for at in progress(range(stacks), "noisy nets", "stack"):
         generator = probe_generator(seed, "noisy errors", at)
         rows = torch.randint(len(data), (stack,), generator=generator).numpy()
-        x, y = batch_of(data, rows, net.dtype)
-        noise = NoisyPass(noisy, x, 1, generator)
+        x, y = batch_of(data, rows, net)
+        noise = noisy(x, 1, generator)
         for i, sigma in enumerate(sigmas):
             _, missed = sample_losses(noise.scores(sigma), y)
             wrong[i] += int(missed.sum())

@@ -87,5 +87,6 @@ FAMILY = Family(
     SharpnessOptions,
     net=SharpnessOfNet,
     effort=4,
+    ways=("trace", "hooks"),
     views=_views,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,10 +15,12 @@ from torch.nn import functional as F
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
-from cushion.measures.probing import stream
-from cushion.nets.batches import as_floats
+from cushion.measures.probing import feed, stream
+from cushion.measures.sharpness.functional import MovedNet
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network
 
+AnyNet: TypeAlias = Network | HookedNet | MovedNet
 _SHARD = 256  # rows of a pass over all of them
 
 
@@ -41,22 +44,22 @@ class Losses:
 
 def sample_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """[n, classes], [n] -> cross-entropy [n], and whether the true class loses or ties [n]."""
+    logits = logits if logits.dtype.itemsize > 2 else logits.float()  # half precision
     wrong = ~(sample_margins(logits, labels) > 0)
     return F.cross_entropy(logits, labels, reduction="none"), wrong
 
 
-def batch_of(
-    data: Dataset, rows: NDArray[np.int64] | slice, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def batch_of(data: Dataset, rows: NDArray[np.int64] | slice, net: AnyNet) -> tuple[Any, Tensor]:
     """The inputs of some rows as the net reads them, and their labels."""
-    return as_floats(data.x[rows]).to(dtype), torch.from_numpy(np.array(data.y[rows]))
+    return feed(data, rows, net), torch.from_numpy(np.array(data.y[rows])).to(net.device)
 
 
-def all_losses(net: Network, data: Dataset, describe: str = "loss") -> Losses:
+def all_losses(net: AnyNet, data: Dataset, describe: str = "loss") -> Losses:
     """One pass over all rows."""
 
-    def work(x: Tensor, rows: slice) -> dict[str, Tensor]:
-        losses, wrong = sample_losses(net.forward(x), torch.from_numpy(np.array(data.y[rows])))
+    def work(x: Any, rows: slice) -> dict[str, Tensor]:
+        labels = torch.from_numpy(np.array(data.y[rows])).to(net.device)
+        losses, wrong = sample_losses(net.forward(x), labels)
         return {"loss": losses, "wrong": wrong}
 
     found = stream(net, data, _SHARD, work, describe)

@@ -14,15 +14,17 @@ from cushion.data import Dataset
 from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.expected import expected_sharpness
 from cushion.measures.sharpness.family import SharpnessOptions
+from cushion.measures.sharpness.functional import MovedNet
 from cushion.measures.sharpness.loss import Losses, all_losses, batch_of, mini_batches
 from cushion.measures.sharpness.perturbed import parameters, with_parameters
 from cushion.measures.sharpness.records import MaxSharpness, Sharpness
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network
 from cushion.progress import progress
 
 
 def measure_sharpness(
-    net: Network, data: Dataset, options: SharpnessOptions | None = None
+    net: Network | HookedNet, data: Dataset, options: SharpnessOptions | None = None
 ) -> Sharpness:
     """Both kinds (Neyshabur 2017, §2.4); neither the net nor the global random state is touched."""
     options = options or SharpnessOptions()
@@ -57,7 +59,9 @@ class _Climber:
         torch.add(self.start, self.shift, out=self.point)
 
 
-def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Network, list[Tensor]]:
+def ascend(
+    net: Network | HookedNet, data: Dataset, options: SharpnessOptions
+) -> tuple[Network | MovedNet, list[Tensor]]:
     """The net at the end of the ascent, w + ν, and ν itself, in the order of `parameters`.
 
     `options.ascent_steps` steps from ν = 0, each up the gradient of the mean cross-entropy of a
@@ -76,7 +80,7 @@ def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Netw
     batches = mini_batches(len(data), options.batch, generator)
     points = [climber.point for climber in climbers]
     for _ in progress(range(options.ascent_steps), "ascent", "step"):
-        x, y = batch_of(data, next(batches), net.dtype)
+        x, y = batch_of(data, next(batches), net)
         with torch.enable_grad():  # even where the caller has switched gradients off
             loss = F.cross_entropy(moving.evaluate(x), y)
             gradients = torch.autograd.grad(loss, points, allow_unused=True)
@@ -89,7 +93,7 @@ def ascend(net: Network, data: Dataset, options: SharpnessOptions) -> tuple[Netw
 
 
 def max_sharpness(
-    net: Network, data: Dataset, options: SharpnessOptions, clean: Losses
+    net: Network | HookedNet, data: Dataset, options: SharpnessOptions, clean: Losses
 ) -> MaxSharpness:
     """ζ_α of eq. 4 as far as the ascent climbs; `clean` are the losses of w itself."""
     end, shifts = ascend(net, data, options)

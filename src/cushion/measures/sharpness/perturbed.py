@@ -18,12 +18,17 @@ a module that is called twice is two nodes, which are perturbed separately.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from cushion.measures.sharpness.functional import DrawnPass, MovedNet, module_parameters
+from cushion.measures.sharpness.rule import NoiseRule
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Diagonal, Linear
@@ -31,28 +36,25 @@ from cushion.nets.operators import Diagonal, Linear
 _FAR = 1e15  # entries beyond it, or all below its inverse, have squares that leave float32
 
 
-@dataclass(frozen=True)
-class NoiseRule:
-    """ν_i ~ N(0, σ_i²) with σ_i = α·(scale·|w_i| + offset)."""
-
-    scale: float
-    offset: float
-
-    def unit_std(self, parameter: Tensor) -> Tensor:
-        """σ at α = 1, in the parameter's shape."""
-        return parameter.abs().mul_(self.scale).add_(self.offset)
-
-
-def parameters(net: Network) -> Iterator[Tensor]:
-    """The weight and then the bias, if any, of every affine node in order."""
+def parameters(net: Network | HookedNet) -> Iterator[Tensor]:
+    """The weight and then the bias, if any, of every affine node in order; of a net that hooks see,
+    every parameter of its module.
+    """
+    if isinstance(net, HookedNet):
+        yield from (value for _, value in module_parameters(net))
+        return
     for node in net.affine_layers:
         yield node.affine.operator.weight
         if node.affine.bias is not None:
             yield node.affine.bias
 
 
-def with_parameters(net: Network, changed: Callable[[Tensor], Tensor]) -> Network:
+def with_parameters(
+    net: Network | HookedNet, changed: Callable[[Tensor], Tensor]
+) -> Network | MovedNet:
     """The net with what `changed` makes of each of its `parameters`, in their order."""
+    if isinstance(net, HookedNet):
+        return MovedNet.of(net, changed)
     changes = {}
     for node in net.affine_layers:
         affine = node.affine
@@ -60,6 +62,15 @@ def with_parameters(net: Network, changed: Callable[[Tensor], Tensor]) -> Networ
         bias = None if affine.bias is None else changed(affine.bias)
         changes[node.index] = replace(affine, operator=operator, bias=bias)
     return net.with_affine(changes)
+
+
+def noisy_passes(
+    net: Network | HookedNet, rule: NoiseRule
+) -> Callable[[Any, int, torch.Generator], NoisyPass | DrawnPass]:
+    """What makes a pass with noise of a batch, its number of draws and a generator."""
+    if isinstance(net, HookedNet):
+        return lambda x, draws, generator: DrawnPass(net, rule, x, draws, generator)
+    return partial(NoisyPass, NoisyNet(net, rule))
 
 
 class NoisyNet:

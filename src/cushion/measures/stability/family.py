@@ -31,6 +31,10 @@ _MEDIANS = (
 )
 
 
+_SEEN = "name kind shape layer_cushion activation_contraction noise_sensitivity"
+_BLOCKS = "name kind shape interlayer_cushion interlayer_smoothness.inverse"
+
+
 class StabilityOptions(Options):
     """Defaults are quick; every field is a flag of `cushion measure`."""
 
@@ -57,8 +61,13 @@ class StabilityOptions(Options):
 
 
 def _measure(context: Context) -> Found:
+    from cushion.measures.stability.hooked import measure_hooked
     from cushion.measures.stability.measurement import measure_stability
+    from cushion.nets.hooked.net import HookedNet
 
+    if isinstance(context.net, HookedNet):
+        layers, whole, blocks = measure_hooked(context)
+        return Found(layers, StabilityOfNet(whole, blocks))
     layers, whole = measure_stability(context)
     return Found(layers, StabilityOfNet(whole))
 
@@ -71,6 +80,9 @@ def _claims(table: MeasureTable, twin: MeasureTable) -> tuple[PaperClaim, ...]:
 
 def _views(table: MeasureTable) -> Iterator[View]:
     whole = table.net.stability
+    if table.net.way == "hooks":
+        yield from _hooked_views(table)
+        return
     title = "Noise stability (Arora 2018): the worst over the examples, as each definition asks"
     rows = f"cushion, contraction: over all {table.net.m} examples; the rest over {whole.examples}"
     yield View(title, table.layers, _WORST, [rows, _pairs(table)])
@@ -93,6 +105,22 @@ def _views(table: MeasureTable) -> Iterator[View]:
             verdict = "holds" if one.held else "FAILS"
             claims.append(f"{verdict}: {one.claim}: {one.found} (threshold: {one.threshold})")
         yield View("What the paper says of trained nets, on this one", [], "", claims)
+
+
+def _hooked_views(table: MeasureTable) -> Iterator[View]:
+    whole, blocks = table.net.stability, table.net.blocks
+    title = "Noise stability of the layers (Arora 2018, Definitions 3, 4 and 6), by hooks"
+    seen = [layer for layer in table.layers if layer.layer_cushion is not None]
+    rows = f"over all {table.net.m} examples; noise below over {whole.examples}"
+    yield View(title, seen, _SEEN, [rows])
+    for at, curve in enumerate(seen[0].noise_attenuation if seen else ()):
+        columns = f"name noise_attenuation.{at}.after noise_attenuation.{at}.at_the_end"
+        yield View(f"Noise of {curve.level:.0%} in each layer's input", seen, columns)
+    why = [whole.blocks_left_out] if whole.blocks_left_out else []
+    note = (
+        f"between blocks, each one layer of a chain; {whole.probes} probes; a measure, no theorem"
+    )
+    yield View("Noise stability of the blocks", blocks, _BLOCKS, [note, *why])
 
 
 def _pairs(table: MeasureTable) -> str:
@@ -119,6 +147,7 @@ FAMILY = Family(
     LayerStability,
     StabilityOfNet,
     effort=20,
+    ways=("trace", "hooks"),
     sees=frozenset({"norms"}),
     brings=("spectra",),  # noise spreads over the whole spectrum
     views=_views,

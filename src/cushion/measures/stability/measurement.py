@@ -22,7 +22,7 @@ from cushion.measures.stability.noise import Noise, measure_attenuation
 from cushion.measures.stability.smoothness import SmoothnessDraws, measure_smoothness
 from cushion.nets.network import Network, Node
 
-_BUDGET = 1e13  # multiplications that the default number of examples may take: some minutes
+BUDGET = 4e11  # multiplications that the default number of examples may take: about a minute
 
 
 @dataclass
@@ -125,7 +125,7 @@ def _pairs(
     onwards = sum(at * cost for at, cost in enumerate(costs))  # a vector from every layer on
     injected = len(options.levels) * options.attenuation_draws
     each = plan.multiplications + onwards * (1 + 2 * noises * options.draws + injected)
-    count = options.examples or (max(1, int(_BUDGET / each)) if each else len(data))
+    count = options.examples or (max(1, int(BUDGET / each)) if each else len(data))
     places, seed, batch = options.places, options.seed, shard_size(net)
     some, rows = chosen_rows(data, count, seed, "noise stability")
     pairs = measure_pairs(net, some, plan, places=places, seed=seed, batch=batch)

@@ -20,6 +20,7 @@ from cushion.errors import BadInput
 from cushion.measures.distribution import describe
 from cushion.measures.probing import lengths, probe_generator, spread_over, stream
 from cushion.measures.stability.records import AttenuationCurve, AttenuationPoint, NoiseSensitivity
+from cushion.nets.hooked.net import Block
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network, Node
 from cushion.nets.operators.sign_projection import sign_project
@@ -81,7 +82,7 @@ def project_net(
 
 
 def gaussian_like(
-    signal: Tensor, seed: int, purpose: str, draw: int, start: int, node: Node
+    signal: Tensor, seed: int, purpose: str, draw: int, start: int, node: Node | Block
 ) -> Tensor:
     """Standard normal numbers of the signal's shape, a function of the arguments after it alone."""
     generator = probe_generator(start, f"{purpose} {seed} {draw}", node.index)

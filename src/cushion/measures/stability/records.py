@@ -236,9 +236,23 @@ class NetStability(Record):
     )
     bias_gap: float | None = column("the largest of the pairs: above 0.001 biases matter")
     weights: Weights = column("whose weights these are", default="trained")
+    blocks_left_out: str = column("why nothing was measured between blocks", default="")
+
+
+class BlockStability(Record):
+    """One block of a net that hooks see: a residual or transformer block, or a layer outside one."""
+
+    name: str = column("the block, as the net calls it", label="block")
+    kind: str = column("its class")
+    shape: tuple[int, ...] = column("of what it puts out")
+    interlayer_cushion: InterlayerCushion | None = column(
+        "√places·‖J x‖ / (‖J‖_F ‖x‖), smallest over later blocks", label="interlayer", better="high"
+    )
+    interlayer_smoothness: Smoothness | None = column("ρ_δ to later blocks under Gaussian noise")
 
 
 class StabilityOfNet(Record):
     """What stability adds to the net's row."""
 
     stability: NetStability | None = column("noise stability of the whole net")
+    blocks: tuple[BlockStability, ...] = column("of a net that hooks see", default=())

@@ -25,6 +25,7 @@ from cushion.measures.stability.noise import Noise, gaussian_like, project_net
 from cushion.measures.stability.records import PairSmoothness, Smoothness
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Smallest, map_shards
+from cushion.nets.hooked.net import Block
 from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
 from cushion.progress import progress
@@ -35,13 +36,15 @@ Law: TypeAlias = tuple[str, int | None]  # a kind of noise and its k
 class SmoothnessDraws:
     """ρ of every draw of one noise: an example's smallest over j, a pair's over the examples."""
 
-    def __init__(self, net: Network) -> None:
-        self.net = net
+    def __init__(self, nodes: Sequence[Node | Block]) -> None:
+        self.nodes = nodes
         self.examples: dict[int, list[NDArray[np.float32]]] = {}  # source -> [rows] a draw
         self.pairs: dict[tuple[int, int], list[float]] = {}
         self.norms: dict[int, list[float]] = {}
 
-    def describe(self, noise: Noise, delta: float, source: Node | None = None) -> Smoothness:
+    def describe(
+        self, noise: Noise, delta: float, source: Node | Block | None = None
+    ) -> Smoothness:
         """The record of one layer; without one that of the net, the smallest of all, by draw."""
         sources = self.examples if source is None else [source.index]
         each = np.stack([np.stack(self.examples[i]) for i in sources]).min(axis=0)  # [draws, rows]
@@ -50,7 +53,7 @@ class SmoothnessDraws:
         with np.errstate(divide="ignore"):
             inverse = 1 / quantile_over_draws(each.astype(np.float64), delta)
         pairs = [
-            PairSmoothness(self.net.nodes[j].name, float(quantile_over_draws(np.array(own), delta)))
+            PairSmoothness(self.nodes[j].name, float(quantile_over_draws(np.array(own), delta)))
             for (i, j), own in self.pairs.items()
             if source is not None and i == source.index
         ]
@@ -80,7 +83,7 @@ def measure_smoothness(
     initial: Network | None = None,
 ) -> dict[Noise, SmoothnessDraws]:
     """Each noise, `draws` times, followed from every layer to all later ones on all of `data`."""
-    found = {noise: SmoothnessDraws(net) for noise in noises}
+    found = {noise: SmoothnessDraws(net.nodes) for noise in noises}
     for draw in progress(range(draws), "smoothness", "draw"):
         noisy: dict[Law, Network] = {}
         for kind, k in {(noise.kind, noise.k) for noise in noises}:
@@ -145,8 +148,7 @@ def sample_smoothness(
 ) -> dict[int, Tensor]:
     """‖η‖‖x^j‖ / (‖x^i‖·‖M(x^i + η) - x^j - Jη‖), [B], for every later j under its index.
 
-    Infinite where the deviation is within rounding (32 units of ‖x^j‖ + ‖Jη‖: where x^j nearly
-    cancels, the rounding is that of what η adds), or where nothing bends because η or x^i is 0.
+    Infinite where nothing bends (`departure`), or because η or x^i is 0.
     """
     signal = clean.values[source.index]
     moved: dict[int, Tensor] = {}
@@ -157,15 +159,25 @@ def sample_smoothness(
         moved[node.index] = t - clean.values[node.index]
 
     def compare(node: Node, t: Tensor) -> None:
-        size = lengths(clean.values[node.index])
-        deviation = lengths(moved[node.index] - t[0])
-        bends = deviation > 32 * torch.finfo(signal.dtype).eps * (size + lengths(t[0]))
-        ratio = torch.where(bends, relative * size / deviation, torch.inf)
-        found[node.index] = ratio.nan_to_num(torch.inf, torch.inf)
+        own = clean.values[node.index]
+        found[node.index] = departure(relative, own, moved[node.index], t[0])
 
     clean.rerun(source, signal + eta, keep)
     line.push(source, eta[None], compare)
     return found
+
+
+def departure(relative: Tensor, value: Tensor, moved: Tensor, linear: Tensor) -> Tensor:
+    """ρ = relative·‖x^j‖ / ‖moved - Jη‖ of each example, [B]: moved is M(x^i + η) - x^j, relative
+    ‖η‖/‖x^i‖.
+
+    Infinite where the deviation is within rounding (32 units of ‖x^j‖ + ‖Jη‖: where x^j nearly
+    cancels, the rounding is that of what η adds).
+    """
+    size, deviation = lengths(value), lengths(moved - linear)
+    bends = deviation > 32 * torch.finfo(value.dtype).eps * (size + lengths(linear))
+    ratio = torch.where(bends, relative * size / deviation, torch.inf)
+    return ratio.nan_to_num(torch.inf, torch.inf)
 
 
 def quantile_over_draws(values: NDArray[np.float64], delta: float) -> NDArray[np.float64]:

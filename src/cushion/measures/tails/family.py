@@ -91,5 +91,12 @@ def _doubts(fits: list[tuple[str, TailFits]]) -> list[str]:
 
 
 FAMILY = Family(
-    "tails", _measure, "tails (Shin 2021)", TailOptions, TailsOfLayer, effort=8, views=_views
+    "tails",
+    _measure,
+    "tails (Shin 2021)",
+    TailOptions,
+    TailsOfLayer,
+    effort=8,
+    ways=("trace", "hooks"),
+    views=_views,
 )

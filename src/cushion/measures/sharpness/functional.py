@@ -1,0 +1,94 @@
+"""Any module's scores at other weights: what sharpness needs of a net that only hooks see.
+
+Every parameter of floating point moves, in the copy with batch-norms folded: weights, biases, and
+the factors of normalisations that could not be folded. Each mini-batch has one ν for all of its
+rows, as the definition says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from cushion.measures.sharpness.rule import NoiseRule
+from cushion.nets.batches import Batch
+from cushion.nets.hooked.net import HookedNet
+
+
+def module_parameters(net: HookedNet) -> Iterator[tuple[str, Tensor]]:
+    """Name and value of every parameter that moves; tied ones once."""
+    return (
+        (name, p.detach()) for name, p in net.module.named_parameters() if p.is_floating_point()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MovedNet:
+    """The net with other numbers in the place of its parameters; `values` may carry gradients."""
+
+    net: HookedNet
+    values: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, net: HookedNet, changed: Callable[[Tensor], Tensor]) -> MovedNet:
+        """With what `changed` makes of each parameter, in their order."""
+        return cls(net, {name: changed(value) for name, value in module_parameters(net)})
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.net.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.net.device
+
+    def evaluate(self, x: Batch) -> Tensor:
+        """The scores, with gradients where the caller has switched them on."""
+        return functional_call(self.net.module, self.values, (x,))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def forward(self, x: Batch) -> Tensor:
+        return self.evaluate(x)
+
+
+class DrawnPass:
+    """One draw of the noise for each of `draws` mini-batches of x, as `perturbed.NoisyPass`.
+
+    The normal numbers are drawn again from a seed for every α instead of being kept: a large net's
+    would fill the memory.
+    """
+
+    def __init__(
+        self, net: HookedNet, rule: NoiseRule, x: Batch, draws: int, generator: torch.Generator
+    ) -> None:
+        self._net, self._rule, self._draws = net, rule, draws
+        self._parts = _parts(x, draws)
+        high = 2**62
+        self._seeds = torch.randint(high, (draws,), generator=generator).tolist()
+
+    @torch.no_grad()
+    def scores(self, alpha: float) -> Tensor:
+        """The perturbed net's logits, [draws·b, classes]."""
+        outputs = []
+        for seed, rows in zip(self._seeds, self._parts, strict=True):
+            generator = torch.Generator().manual_seed(seed)
+
+            def moved(value: Tensor, generator: torch.Generator = generator) -> Tensor:
+                wide = torch.float32 if value.dtype.itemsize < 4 else value.dtype
+                normal = torch.randn(value.shape, generator=generator, dtype=wide).to(value)
+                std = self._rule.unit_std(value.clone())
+                return torch.addcmul(value, std, normal, value=alpha)
+
+            outputs.append(MovedNet.of(self._net, moved).forward(rows))
+        return torch.cat(outputs)
+
+
+def _parts(x: Batch, draws: int) -> list[Batch]:
+    if isinstance(x, dict):
+        split = {name: torch.tensor_split(part, draws) for name, part in x.items()}
+        return [{name: parts[at] for name, parts in split.items()} for at in range(draws)]
+    return list(torch.tensor_split(x, draws))

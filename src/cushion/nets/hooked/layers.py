@@ -1,0 +1,144 @@
+"""Modules with weights as affine maps, from the shapes that a pass showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cushion.nets.operations.affine import Affine
+from cushion.nets.operations.operation import Shape
+from cushion.nets.operators import Conv2d, ConvNd, Diagonal, Linear, Operator, Positionwise
+
+CONVOLUTIONS = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def weight_of(module: Any) -> Tensor | None:
+    """The weight of a dense layer, [out, in], or of a convolution; None for any other module.
+
+    Some nets have dense layers that keep their weight as [in, out] (`nf` outputs): it is turned.
+    """
+    if isinstance(module, (nn.Linear, *CONVOLUTIONS)):
+        weight: Tensor = module.weight
+        return weight
+    if is_turned(module):
+        return module.weight.T
+    return None
+
+
+def is_turned(module: Any) -> bool:
+    """Whether the module is a dense layer with its weight as [in, out]."""
+    weight = getattr(module, "weight", None)
+    return (
+        isinstance(getattr(module, "nf", None), int)
+        and isinstance(weight, Tensor)
+        and weight.ndim == 2
+        and weight.shape[1] == module.nf
+    )
+
+
+def affine_of(module: Any, shape: Shape) -> Affine | None:
+    """The map that the module is on examples of this shape; None where it is none or unknown."""
+    weight, bias = weight_of(module), getattr(module, "bias", None)
+    if weight is not None:
+        weight = weight.detach()
+    bias = bias.detach() if isinstance(bias, Tensor) else None
+    if isinstance(module, NORMALISATIONS):
+        return _normalisation(module, shape)
+    if weight is None:
+        return None
+    if isinstance(module, CONVOLUTIONS):
+        operator = _convolution(module, weight, shape)
+        kind = type(module).__name__.lower()
+        return None if operator is None else Affine(operator, bias, kind)
+    operator = Linear(weight) if len(shape) == 1 else Positionwise(weight, shape)
+    return Affine(operator, bias, "linear")
+
+
+def idle_affine(name: str, module: Any) -> Iterator[tuple[str, Affine]]:
+    """Maps inside a module that computes with its weights itself: embeddings, attention's
+    projections, recurrent layers. Their norms, spectra and tails are known; what they read is not.
+    """
+    if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+        yield name, Affine(Linear(module.weight.detach().T.contiguous()), None, "embedding")
+    elif isinstance(module, nn.MultiheadAttention):
+        biases = module.in_proj_bias
+        if module.in_proj_weight is not None:
+            weights: list[Tensor] = list(module.in_proj_weight.detach().chunk(3))
+        else:
+            weights = [getattr(module, f"{part}_proj_weight").detach() for part in "qkv"]
+        split = [None] * 3 if biases is None else list(biases.detach().chunk(3))
+        for part, weight, bias in zip("qkv", weights, split, strict=True):
+            yield f"{name}.{part}_proj", Affine(Linear(weight), bias, "attention")
+        out = module.out_proj
+        bias = None if out.bias is None else out.bias.detach()
+        yield f"{name}.out_proj", Affine(Linear(out.weight.detach()), bias, "attention")
+    elif isinstance(module, nn.RNNBase):
+        for own, value in module.named_parameters(recurse=False):
+            if own.startswith("weight"):
+                bias = getattr(module, own.replace("weight", "bias", 1), None)
+                bias = bias.detach() if isinstance(bias, Tensor) else None
+                yield f"{name}.{own}", Affine(Linear(value.detach()), bias, "recurrent")
+
+
+def _convolution(module: Any, weight: Tensor, shape: Shape) -> Operator | None:
+    if module.padding_mode != "zeros" or len(shape) != weight.ndim - 1:
+        return None
+    if isinstance(module, nn.Conv2d):
+        zeros = _zeros(module)
+        return Conv2d(weight, shape, module.stride, zeros, module.dilation, module.groups)
+    return ConvNd(
+        weight,
+        shape,
+        module.stride,
+        _zeros(module),
+        module.dilation,
+        module.groups,
+        isinstance(module, nn.modules.conv._ConvTransposeNd),
+    )
+
+
+def _zeros(module: Any) -> tuple[int, ...]:
+    """Padding before and after each axis, as `ConvNd` has it."""
+    axes = len(module.kernel_size)
+    if module.padding == "valid":
+        return (0, 0) * axes
+    if module.padding == "same":
+        spread = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+        return tuple(side for whole in spread for side in (whole // 2, whole - whole // 2))
+    more = getattr(module, "output_padding", (0,) * axes)
+    return tuple(
+        side for p, extra in zip(module.padding, more, strict=True) for side in (p, p - extra)
+    )
+
+
+def _normalisation(module: Any, shape: Shape) -> Affine | None:
+    scale_shift = normalising(module)
+    if scale_shift is None:
+        return None
+    scale, shift = scale_shift
+    return Affine(Diagonal(scale, shape), shift, "batchnorm")
+
+
+def normalising(module: Any) -> tuple[Tensor, Tensor] | None:
+    """γ/√(var + ε) and β - mean·γ/√(var + ε) of a batch-norm, a number a channel each."""
+    mean, var = module.running_mean, module.running_var
+    if mean is None or var is None:
+        return None
+    scale = torch.rsqrt(var.detach().double() + module.eps)
+    if module.weight is not None:
+        scale = scale * module.weight.detach().double()
+    shift = -mean.detach().double() * scale
+    if module.bias is not None:
+        shift = shift + module.bias.detach().double()
+    return scale.to(mean.dtype), shift.to(mean.dtype)

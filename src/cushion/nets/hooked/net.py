@@ -1,0 +1,295 @@
+"""A module as a net of layers and blocks that hooks can read, change and differentiate.
+
+It answers what `Network` answers to measures that need no graph: its affine layers with their true
+maps, a pass with an observer, noise put into any layer. Blocks are the modules through whose
+results all data pass, each with weights of its own: a chain, whatever branches inside them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from cushion.errors import BadInput
+from cushion.nets.batches import Batch
+from cushion.nets.hooked import layers, probe
+from cushion.nets.hooked.flow import Flow
+from cushion.nets.network import Node, Observer
+from cushion.nets.operations import Input
+from cushion.nets.operations.operation import Shape
+from cushion.nets.tracing.capture import check_state
+
+Change: TypeAlias = Callable[[Tensor], Tensor]
+_ROWS = 2  # of the pass that shows the layers
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One module of the chain; `shape` is that of one example's result."""
+
+    index: int
+    name: str
+    kind: str
+    shape: Shape
+    call: tuple[str, int]  # path of the module, and which of its calls
+
+    @property
+    def places(self) -> int:
+        """Positions that share the block's weights: of (C, H, W) H·W, of (T, D) T, of (D) 1."""
+        if len(self.shape) == 2:
+            return self.shape[0]
+        return int(torch.Size(self.shape[1:]).numel())
+
+
+class HookedNet:
+    """A private copy of a module in eval mode, batch-norms folded where the trace would do so.
+
+    `affine_layers`: every call of a dense layer, convolution or batch-norm, in order, then the
+    maps inside modules that use their weights themselves; `seen` are those whose inputs are known.
+    """
+
+    def __init__(self, model: nn.Module, rows: Batch) -> None:
+        check_state(model)
+        self.module = probe.replicate(model)
+        with torch.random.fork_rng(devices=[]):
+            calls, flow, scores = probe.watch(self.module, _copied(rows))
+            while probe.fold(self.module, calls, flow):  # one batch-norm may follow another
+                calls, flow, scores = probe.watch(self.module, _copied(rows))
+        self.module.requires_grad_(False)
+        self.classes = scores.shape[1]
+        self.input_shape: Shape = () if isinstance(rows, dict) else tuple(rows.shape[1:])
+        self.nodes = (Node(0, "input", Input(), (), self.input_shape),)
+        self._calls: dict[tuple[str, int], Node] = {}
+        self._add_layers(calls)
+        self.blocks = _blocks(calls, flow)
+        self._after, self._next = _order(self.affine_layers, calls, flow)
+
+    def _add_layers(self, calls: list[probe.Call]) -> None:
+        nodes = list(self.nodes)
+        for call in calls:
+            affine = layers.affine_of(call.module, call.reads)
+            if affine is not None:
+                nodes.append(Node(len(nodes), call.name, affine, (0,), call.gives))
+                self._calls[call.path, call.at] = nodes[-1]
+        self.seen = tuple(nodes[1:])
+        for path, module in self.module.named_modules():
+            for name, affine in layers.idle_affine(probe.shown(path), module):
+                shape = tuple(affine.operator.output_shape)
+                nodes.append(Node(len(nodes), name, affine, (0,), shape))
+        self.nodes = tuple(nodes)
+        self.affine_layers = self.nodes[1:]
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all weights and biases, also of layers that are not affine."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        floats = (p.dtype for p in self.module.parameters() if p.is_floating_point())
+        return next(floats, torch.float32)
+
+    @property
+    def device(self) -> torch.device:
+        return next((p.device for p in self.module.parameters()), torch.device("cpu"))
+
+    is_chain = False
+    not_a_chain_because = "its operations were not traced; its blocks form a chain"
+
+    def next_layer(self, node: Node) -> Node | None:
+        """The one layer that reads this one's output; None at the end or at branches."""
+        following = self._next.get(node.index)
+        return None if following is None else self.nodes[following]
+
+    def descendants(self, index: int) -> frozenset[int]:
+        """The layers whose outputs depend on this one's."""
+        return self._after.get(index, frozenset())
+
+    @torch.no_grad()
+    def forward(self, x: Batch) -> Tensor:
+        """The scores, [B, classes]."""
+        return self.module(x)  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def run(self, x: Batch, observe: Observer | None) -> Tensor:
+        """The scores; `observe` sees every seen layer's input, A·input, and that plus bias."""
+        if observe is None:
+            return self.forward(x)
+
+        def look(node: Node, given: Tensor, output: Tensor) -> None:
+            observe(node, "input", given)
+            observe(node, "linear", _without_bias(node, output))
+            observe(node, "output", output)
+
+        return self._passed(x, look)
+
+    @torch.no_grad()
+    def outputs(self, x: Batch) -> dict[int, Tensor]:
+        """Every seen layer's output, a copy each, under its index."""
+        found: dict[int, Tensor] = {}
+
+        def look(node: Node, _: Tensor, output: Tensor) -> None:
+            found[node.index] = output.clone()
+
+        self._passed(x, look)
+        return found
+
+    @torch.no_grad()
+    def rerun(
+        self, x: Batch, source: Node, change: Change, visit: Callable[[Node, Tensor], None]
+    ) -> None:
+        """Put `change` of it in place of the input of layer `source`; show it and later layers."""
+        reached = self.descendants(source.index) | {source.index}
+        where = next(path for (path, _), node in self._calls.items() if node is source)
+        counts: Counter[str] = Counter()
+
+        def before(path: str, _: nn.Module) -> Any:
+            if path != where:
+                return None
+
+            def replace(module: nn.Module, args: tuple[Any, ...]) -> Any:
+                counts[path] += 1
+                if self._calls[path, counts[path]] is not source:
+                    return None
+                return (change(args[0]), *args[1:])
+
+            return replace
+
+        def look(node: Node, _: Tensor, output: Tensor) -> None:
+            if node.index in reached:
+                visit(node, output)
+
+        with probe.hooks(self.module, before, before=True):
+            self._passed(x, look)
+
+    def _passed(self, x: Batch, look: Callable[[Node, Tensor, Tensor], None]) -> Tensor:
+        counts: Counter[str] = Counter()
+        watched = {path for path, _ in self._calls}
+
+        def hook(path: str, _: nn.Module) -> Any:
+            if path not in watched:
+                return None
+
+            def show(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+                counts[path] += 1
+                look(self._calls[path, counts[path]], args[0], output)
+
+            return show
+
+        with probe.hooks(self.module, hook):
+            return self.module(x)  # type: ignore[no-any-return]
+
+    def block_outputs(self, x: Batch, changes: Mapping[int, Change] | None = None) -> list[Tensor]:
+        """Every block's result, in order; those under whose index there is a change replaced by it.
+
+        Gradients flow as the caller has set them.
+        """
+        found: dict[int, Tensor] = {}
+        at = {block.call: block.index for block in self.blocks}
+        paths = {path for path, _ in at}
+        counts: Counter[str] = Counter()
+
+        def hook(path: str, _: nn.Module) -> Any:
+            if path not in paths:
+                return None
+
+            def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+                counts[path] += 1
+                index, result = at.get((path, counts[path])), probe.first_tensor(output)
+                if index is None or result is None:
+                    return None
+                if changes and index in changes:
+                    found[index] = changes[index](result)
+                    # what comes next may write over what it reads
+                    return probe.with_first(output, found[index].clone())
+                found[index] = result.clone()
+                return None
+
+            return record
+
+        with probe.hooks(self.module, hook):
+            self.module(x)
+        return [found[block.index] for block in self.blocks]
+
+    def block_jvp(self, x: Batch, source: Block, tangent: Change) -> list[Tensor | None]:
+        """J^{i,j} t for every block j, where t = tangent(x^i) at block i; None up to i.
+
+        By forward differentiation: one pass for all j.
+        """
+        with torch.no_grad(), forward_ad.dual_level():
+
+            def change(value: Tensor) -> Tensor:
+                return forward_ad.make_dual(value, tangent(value))
+
+            found = self.block_outputs(x, {source.index: change})
+            parts = [forward_ad.unpack_dual(one).tangent for one in found]
+        return [None if at <= source.index else part for at, part in enumerate(parts)]
+
+
+def _copied(rows: Batch) -> Batch:
+    if isinstance(rows, dict):
+        return {name: part[:_ROWS].clone() for name, part in rows.items()}
+    return rows[:_ROWS].clone()
+
+
+def _without_bias(node: Node, output: Tensor) -> Tensor:
+    bias = node.affine.bias
+    if bias is None:
+        return output
+    if node.affine.kind == "linear":  # along the last axis, at every position
+        return output - bias
+    return output - bias.reshape(-1, *[1] * (output.ndim - 2))
+
+
+def _blocks(calls: list[probe.Call], flow: Flow) -> tuple[Block, ...]:
+    """For every result that carries everything on, the innermost module with weights giving it."""
+    chosen: dict[int, probe.Call] = {}
+    for call in calls:  # a module's call ends before that of the one around it
+        place = flow.place.get(call.fn, -1)
+        if place in flow.cuts and place not in chosen and _has_weights(call.module):
+            chosen[place] = call
+    ordered = [chosen[place] for place in sorted(chosen)]
+    return tuple(
+        Block(at, call.name, type(call.module).__name__, call.gives, (call.path, call.at))
+        for at, call in enumerate(ordered)
+    )
+
+
+def _has_weights(module: nn.Module) -> bool:
+    return any(parameter.ndim > 1 for parameter in module.parameters())
+
+
+def _order(
+    nodes: tuple[Node, ...], calls: list[probe.Call], flow: Flow
+) -> tuple[dict[int, frozenset[int]], dict[int, int]]:
+    """By layer: which layers depend on it, and which alone reads it."""
+    named = {call.name: call for call in calls}
+    place = {
+        flow.place[named[node.name].fn]: node.index
+        for node in nodes
+        if node.name in named and named[node.name].fn in flow.place
+    }
+    after, following = {}, {}
+    for at, index in place.items():
+        later = flow.after(at)
+        after[index] = frozenset(place[one] for one in later if one in place)
+        read_by = flow.next_of(at, place)
+        if read_by is not None:
+            following[index] = place[read_by]
+    return after, following
+
+
+def check_same_layers(net: HookedNet, other: HookedNet, what: str = "the initialisation") -> None:
+    """BadInput unless the two nets have layers of the same names and shapes."""
+    ours, theirs = (
+        [(node.name, node.affine.operator.weight.shape) for node in one.affine_layers]
+        for one in (net, other)
+    )
+    if ours != theirs:
+        raise BadInput(f"{what} has other layers than the net; give its own start")

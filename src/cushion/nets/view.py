@@ -1,0 +1,92 @@
+"""Three ways to see a net, from the least that it must allow to the most.
+
+answers: a pass gives scores. hooks: modules with weights are seen as they run, with their true
+maps, and what lies between them is differentiated. trace: the whole graph of operations is known
+and proved complete. A measure names the ways that it can go; the first that the net allows is
+taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from torch import nn
+
+from cushion.data import Dataset
+from cushion.errors import BadInput, Unsupported
+from cushion.nets.batches import Batch, as_batch
+from cushion.nets.calling import fitted
+from cushion.nets.classifier import Logits, Reading, as_module
+from cushion.nets.hooked.net import HookedNet
+from cushion.nets.hooked.probe import shown
+from cushion.nets.network import Network, NetworkModule
+from cushion.nets.scored import ScoredNet
+from cushion.nets.tracing import trace
+
+Way: TypeAlias = Literal["answers", "hooks", "trace"]
+View: TypeAlias = Network | HookedNet | ScoredNet
+_ROWS = 2
+
+
+def way_of(net: View) -> Way:
+    """How this net is seen."""
+    if isinstance(net, Network):
+        return "trace"
+    return "hooks" if isinstance(net, HookedNet) else "answers"
+
+
+class Seen(NamedTuple):
+    """A net by one way, and why it could not be traced, where that was tried."""
+
+    net: Any
+    untraced: str = ""
+
+
+def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
+    """The model by the most of `ways` that it allows; a Network as it is.
+
+    Unsupported, with the reason of the first way that was tried, where it allows none.
+    """
+    known = model.network if isinstance(model, NetworkModule) else model
+    if isinstance(known, Network):
+        return Seen(_checked(known, data))
+    rows: Batch = as_batch(data.x[:_ROWS])
+    module = as_module(known, rows, classes=data.classes)
+    problem = ""
+    if getattr(module, "answers_only", False):
+        problem = f"a {type(model).__name__} gives answers only; of such a net there are margins"
+        ways = [way for way in ways if way == "answers"]
+    if "trace" in ways:
+        try:
+            return Seen(_checked(_traced(module, data), data))
+        except Unsupported as refused:
+            problem = str(refused)
+    if "hooks" in ways:
+        try:
+            return Seen(_checked(HookedNet(module, fitted(module, rows)), data), problem)
+        except Unsupported as refused:
+            problem = problem or str(refused)
+    if "answers" in ways:
+        return Seen(_checked(ScoredNet(module, rows), data), problem)
+    raise Unsupported(problem)
+
+
+def _traced(module: nn.Module, data: Dataset) -> Network:
+    if data.x.dtype.names is not None or data.x.dtype.kind == "i":
+        what = "tokens" if data.x.dtype.names is None else "several inputs"
+        raise Unsupported(f"a trace begins at one input of floats, and this net reads {what}")
+    plain = isinstance(module, Logits) and module.reading == Reading(half=module.reading.half)
+    net = trace(module.inner if plain else module, data.shape)  # type: ignore[arg-type]
+    return Network(tuple(replace(node, name=shown(node.name)) for node in net.nodes))
+
+
+def _checked(net: Any, data: Dataset) -> Any:
+    if isinstance(net, Network) and net.input_shape != tuple(data.shape):
+        shapes = f"of shape {net.input_shape}, but {data.name} has {tuple(data.shape)}"
+        raise BadInput(f"the net reads examples {shapes}")
+    if net.classes < data.classes:
+        counts = f"{net.classes} scores, but {data.name} has {data.classes} classes"
+        raise BadInput(f"the net gives {counts}; use its own data")
+    return net
