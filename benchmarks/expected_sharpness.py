@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.workloads import W1
-from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
+from cushion.measures.sharpness.perturbed import NoisyNet, NoisyPass
+from cushion.measures.sharpness.rule import NoiseRule
 from cushion.nets.models import build
 from cushion.nets.network import Network
 from cushion.nets.tracing import trace

@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.cases import CASES, Case
 from torch import Tensor, nn
 from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 
-from tests.cases import CASES, Case
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.one_pass import one_pass
@@ -197,7 +197,10 @@ def test_weights_inside_attention_embeddings_and_recurrent_layers_are_seen() -> 
             return self.last(self.recur(h)[0][:, -1])  # type: ignore[no-any-return]
 
     net = HookedNet(Words().eval(), torch.randint(0, 11, (2, 4)))
-    kinds = {node.name: (node.affine.kind, node.affine.operator.weight.shape) for node in net.affine_layers}
+    kinds = {
+        node.name: (node.affine.kind, node.affine.operator.weight.shape)
+        for node in net.affine_layers
+    }
     assert kinds["embed"] == ("embedding", (8, 11))
     assert kinds["attend.q_proj"] == ("attention", (8, 8))
     assert kinds["attend.out_proj"] == ("attention", (8, 8))

@@ -82,7 +82,8 @@ class Family:
 
     layer and net: records of what it adds to each layer's row and to the whole net; all of it is
     None or () where it was not measured. ways: how it can see a net (`nets.view`). sees: what it
-    needs of the one pass over the data. brings: families that come with it. effort: about how long it takes beside the others. title: of its
+    needs of the one pass over the data. brings: families that come with it. effort: about how long
+    it takes beside the others. title: of its
     options on the command line. claims: what a paper says of trained nets, on a net and the one
     beside it.
     """

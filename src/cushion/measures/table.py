@@ -60,8 +60,8 @@ def measure(
     changed.
 
     The net is traced where a family needs it and it can be; else hooks see it, or its answers alone
-    (`way` asks for one of the three). Families that cannot see it are in `left_out` with the reason,
-    or refused if `only` names them.
+    (`way` asks for one of the three). Families that cannot see it are in `left_out` with the
+    reason, or refused if `only` names them.
     """
     families = _families(only, spectra)
     if way not in (None, "trace", "hooks", "answers"):
@@ -80,7 +80,7 @@ def measure(
     initial = None if init is None else see(init, sample, (way_of(net),)).net
     if isinstance(net, Network) and isinstance(initial, Network):
         check_alike(net, initial, "the initialisation")
-    elif isinstance(initial, HookedNet):
+    elif isinstance(net, HookedNet) and isinstance(initial, HookedNet):
         check_same_layers(net, initial)
     how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
     if beside is None:
@@ -103,7 +103,7 @@ def measure(
 def margins(model: Any, data: AnyData, *, batch: int = _BATCH) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
     sample = _sample(model, data)
-    net = see(model, sample, ("answers",)).net
+    net = see(model, sample, _WAYS[2:]).net
     return one_pass(net, sample, batch, norms=False, margins=True)["margins"]
 
 
@@ -156,7 +156,7 @@ def _seen(
         ways = ("answers",) if {family.name for family in families} == {"margins"} else _WAYS[1:]
     if named:  # what was asked for by name is refused, not left out
         ways = tuple(one for one in ways if all(one in family.ways for family in families))
-    net, untraced = see(model, sample, ways or ("trace",))
+    net, untraced = see(model, sample, ways or _WAYS[:1])
     able = tuple(family for family in families if way_of(net) in family.ways)
     why = untraced or f"it cannot see a net by its {way_of(net)}"
     left = tuple(LeftOut(one.name, why) for one in families if one not in able)
@@ -165,7 +165,7 @@ def _seen(
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
     """The model as a net that reads these data and has a score for each of their classes."""
-    net: Network = see(model, data, ("trace",)).net
+    net: Network = see(model, data, _WAYS[:1]).net
     return net
 
 

@@ -13,11 +13,9 @@ from torch import Tensor
 from cushion.measures.norms.records import DistanceFromInitialisation, GroupNorms, LayerNorms
 from cushion.measures.spectra import kernel_map
 from cushion.nets.hooked.net import HookedNet
-from cushion.nets.network import Network
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Linear, Operator
 from cushion.nets.operators.spectrum import estimate_density, is_exact, singular_values
-
 
 AnyNet: TypeAlias = Any  # a Network, or two HookedNets
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -178,9 +179,9 @@ def _images(net: HookedNet, x: Batch, source: Block) -> tuple[list[Tensor], dict
     }
 
 
-def _differentiable():  # type: ignore[no-untyped-def]
+def _differentiable() -> AbstractContextManager[None]:
     """Attention by plain products: its fused kernels have no forward derivative."""
-    return sdpa_kernel(SDPBackend.MATH)
+    return sdpa_kernel(SDPBackend.MATH)  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
 
 
 def _identity(value: Tensor) -> Tensor:

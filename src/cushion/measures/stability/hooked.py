@@ -8,13 +8,15 @@ between blocks (`stability.blocks`). Effective parameters need every pair of lay
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cushion.data import Dataset
-from cushion.errors import Unsupported
 from cushion.measures.distribution import describe
 from cushion.measures.family import Context
 from cushion.measures.probing import chosen_rows, lengths, stream
@@ -28,6 +30,7 @@ from cushion.nets.batches import Batch
 from cushion.nets.hooked.net import Block, HookedNet
 from cushion.nets.network import Node
 
+_Injected: TypeAlias = tuple[float, int, int, int]  # level, draw, source and later layer
 _CHUNK = 1 << 22  # numbers in the largest activation of a shard
 
 
@@ -77,48 +80,57 @@ def attenuation(
     """
     draws = options.attenuation_draws
 
-    def work(x: Batch, rows: slice) -> dict[tuple[float, int, int, int], Tensor]:
+    def work(x: Batch, rows: slice) -> dict[_Injected, Tensor]:
         clean = net.outputs(x)
-        found: dict[tuple[float, int, int, int], Tensor] = {}
-        for level in options.levels:
-            law = Noise("gaussian", level)
-            for draw in range(draws):
-                for source in net.seen:
-
-                    def noisy(signal: Tensor, source: Node = source, draw: int = draw) -> Tensor:
-                        purpose = f"attenuation {law.level}"
-                        raw = gaussian_like(signal, options.seed, purpose, draw, rows.start, source)
-                        return signal + law.scale(raw, signal)
-
-                    def visit(
-                        node: Node, t: Tensor, at: int = source.index, draw: int = draw
-                    ) -> None:
-                        own = clean[node.index]
-                        error = lengths(t - own) / lengths(own)
-                        found[law.level, draw, at, node.index] = error
-
-                    net.rerun(x, source, noisy, visit)
+        found: dict[_Injected, Tensor] = {}
+        for level, draw, source in product(options.levels, range(draws), net.seen):
+            for j, error in _errors(net, x, clean, source, _law(options.seed, level, draw, rows)):
+                found[level, draw, source.index, j] = error
         return found
 
     values = stream(net, data, batch, work, "noise in every layer")
     curves: dict[int, tuple[records.AttenuationCurve, ...]] = {}
     for source in net.seen:
         reached = sorted(net.descendants(source.index) | {source.index})
-        curves[source.index] = tuple(
-            records.AttenuationCurve(
-                level,
-                draws,
-                tuple(
-                    _point(net.nodes[j], [values[level, d, source.index, j] for d in range(draws)])
-                    for j in reached
-                ),
-            )
-            for level in options.levels
-        )
+        own = []
+        for level in options.levels:
+            every = {j: [values[level, d, source.index, j] for d in range(draws)] for j in reached}
+            points = tuple(_point(net.nodes[j], errors) for j, errors in every.items())
+            own.append(records.AttenuationCurve(level, draws, points))
+        curves[source.index] = tuple(own)
     return curves
 
 
-def _point(node: Node, errors: list[np.ndarray]) -> records.AttenuationPoint:  # type: ignore[type-arg]
+def _law(seed: int, level: float, draw: int, rows: slice) -> Callable[[Tensor, Node], Tensor]:
+    """Gaussian noise of this relative norm for the input of a layer."""
+    law = Noise("gaussian", level)
+
+    def noise(signal: Tensor, node: Node) -> Tensor:
+        raw = gaussian_like(signal, seed, f"attenuation {level}", draw, rows.start, node)
+        return law.scale(raw, signal)
+
+    return noise
+
+
+def _errors(
+    net: HookedNet,
+    x: Batch,
+    clean: Mapping[int, Tensor],
+    source: Node,
+    noise: Callable[[Tensor, Node], Tensor],
+) -> list[tuple[int, Tensor]]:
+    """‖x̂^j - x^j‖ / ‖x^j‖, [B], of the layer itself and every later one, by index."""
+    found: list[tuple[int, Tensor]] = []
+
+    def visit(node: Node, t: Tensor) -> None:
+        whole = clean[node.index]
+        found.append((node.index, lengths(t - whole) / lengths(whole)))
+
+    net.rerun(x, source, lambda signal: signal + noise(signal, source), visit)
+    return found
+
+
+def _point(node: Node, errors: Sequence[NDArray[np.float64]]) -> records.AttenuationPoint:
     means = []
     for values in errors:
         alive = values[np.isfinite(values)]  # an example with x^j = 0 has no relative error
@@ -192,9 +204,3 @@ def _cost(net: HookedNet, options: StabilityOptions) -> float:
 def _shard(net: HookedNet) -> int:
     largest = max((math.prod(node.shape) for node in net.seen), default=1)
     return max(1, min(256, _CHUNK // max(1, largest)))
-
-
-def check_seen(net: HookedNet) -> None:
-    """Unsupported where hooks show no layer at all."""
-    if not net.seen:
-        raise Unsupported("hooks see no dense layer or convolution in this net; use its margins")

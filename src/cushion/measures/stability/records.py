@@ -240,7 +240,7 @@ class NetStability(Record):
 
 
 class BlockStability(Record):
-    """One block of a net that hooks see: a residual or transformer block, or a layer outside one."""
+    """One block of a net that hooks see: residual or transformer, or a layer outside of these."""
 
     name: str = column("the block, as the net calls it", label="block")
     kind: str = column("its class")

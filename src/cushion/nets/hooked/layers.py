@@ -32,7 +32,8 @@ def weight_of(module: Any) -> Tensor | None:
         weight: Tensor = module.weight
         return weight
     if is_turned(module):
-        return module.weight.T
+        turned: Tensor = module.weight.T
+        return turned
     return None
 
 
@@ -72,23 +73,22 @@ def idle_affine(name: str, module: Any) -> Iterator[tuple[str, Affine]]:
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         yield name, Affine(Linear(module.weight.detach().T.contiguous()), None, "embedding")
     elif isinstance(module, nn.MultiheadAttention):
-        biases = module.in_proj_bias
-        if module.in_proj_weight is not None:
-            weights: list[Tensor] = list(module.in_proj_weight.detach().chunk(3))
-        else:
-            weights = [getattr(module, f"{part}_proj_weight").detach() for part in "qkv"]
-        split = [None] * 3 if biases is None else list(biases.detach().chunk(3))
-        for part, weight, bias in zip("qkv", weights, split, strict=True):
-            yield f"{name}.{part}_proj", Affine(Linear(weight), bias, "attention")
-        out = module.out_proj
-        bias = None if out.bias is None else out.bias.detach()
-        yield f"{name}.out_proj", Affine(Linear(out.weight.detach()), bias, "attention")
+        names = ["q", "k", "v"]
+        joint: Any = module.in_proj_weight
+        apart = [getattr(module, f"{part}_proj_weight") for part in names]
+        weights = apart if joint is None else joint.chunk(3)
+        biases = [None] * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
+        rows = [*zip(names, weights, biases, strict=True)]
+        rows.append(("out", module.out_proj.weight, module.out_proj.bias))
+        for part, weight, bias in rows:
+            own = None if bias is None else bias.detach()
+            yield f"{name}.{part}_proj", Affine(Linear(weight.detach()), own, "attention")
     elif isinstance(module, nn.RNNBase):
-        for own, value in module.named_parameters(recurse=False):
-            if own.startswith("weight"):
-                bias = getattr(module, own.replace("weight", "bias", 1), None)
-                bias = bias.detach() if isinstance(bias, Tensor) else None
-                yield f"{name}.{own}", Affine(Linear(value.detach()), bias, "recurrent")
+        for part, value in module.named_parameters(recurse=False):
+            if part.startswith("weight"):
+                started: Any = getattr(module, part.replace("weight", "bias", 1), None)
+                own = started.detach() if isinstance(started, Tensor) else None
+                yield f"{name}.{part}", Affine(Linear(value.detach()), own, "recurrent")
 
 
 def _convolution(module: Any, weight: Tensor, shape: Shape) -> Operator | None:
@@ -96,7 +96,8 @@ def _convolution(module: Any, weight: Tensor, shape: Shape) -> Operator | None:
         return None
     if isinstance(module, nn.Conv2d):
         zeros = _zeros(module)
-        return Conv2d(weight, shape, module.stride, zeros, module.dilation, module.groups)
+        how: Any = (module.stride, zeros, module.dilation, module.groups)
+        return Conv2d(weight, shape, *how)
     return ConvNd(
         weight,
         shape,

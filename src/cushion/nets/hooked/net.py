@@ -64,7 +64,7 @@ class HookedNet:
         self.module.requires_grad_(False)
         self.classes = scores.shape[1]
         self.input_shape: Shape = () if isinstance(rows, dict) else tuple(rows.shape[1:])
-        self.nodes = (Node(0, "input", Input(), (), self.input_shape),)
+        self.nodes: tuple[Node, ...] = (Node(0, "input", Input(), (), self.input_shape),)
         self._calls: dict[tuple[str, int], Node] = {}
         self._add_layers(calls)
         self.blocks = _blocks(calls, flow)
@@ -153,7 +153,7 @@ class HookedNet:
             if path != where:
                 return None
 
-            def replace(module: nn.Module, args: tuple[Any, ...]) -> Any:
+            def replace(_: nn.Module, args: tuple[Any, ...]) -> Any:
                 counts[path] += 1
                 if self._calls[path, counts[path]] is not source:
                     return None
@@ -176,7 +176,7 @@ class HookedNet:
             if path not in watched:
                 return None
 
-            def show(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            def show(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
                 counts[path] += 1
                 look(self._calls[path, counts[path]], args[0], output)
 
@@ -199,7 +199,7 @@ class HookedNet:
             if path not in paths:
                 return None
 
-            def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            def record(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
                 counts[path] += 1
                 index, result = at.get((path, counts[path])), probe.first_tensor(output)
                 if index is None or result is None:
@@ -225,10 +225,10 @@ class HookedNet:
         with torch.no_grad(), forward_ad.dual_level():
 
             def change(value: Tensor) -> Tensor:
-                return forward_ad.make_dual(value, tangent(value))
+                return forward_ad.make_dual(value, tangent(value))  # type: ignore[no-any-return, no-untyped-call]
 
             found = self.block_outputs(x, {source.index: change})
-            parts = [forward_ad.unpack_dual(one).tangent for one in found]
+            parts = [forward_ad.unpack_dual(one).tangent for one in found]  # type: ignore[no-untyped-call]
         return [None if at <= source.index else part for at, part in enumerate(parts)]
 
 
@@ -287,9 +287,9 @@ def _order(
 
 def check_same_layers(net: HookedNet, other: HookedNet, what: str = "the initialisation") -> None:
     """BadInput unless the two nets have layers of the same names and shapes."""
-    ours, theirs = (
-        [(node.name, node.affine.operator.weight.shape) for node in one.affine_layers]
-        for one in (net, other)
-    )
-    if ours != theirs:
+
+    def described(one: HookedNet) -> list[tuple[str, Shape]]:
+        return [(node.name, tuple(node.affine.operator.weight.shape)) for node in one.affine_layers]
+
+    if described(net) != described(other):
         raise BadInput(f"{what} has other layers than the net; give its own start")

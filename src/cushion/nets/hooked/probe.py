@@ -27,7 +27,7 @@ class Call:
 
     path: str
     at: int
-    module: nn.Module
+    module: Any  # an nn.Module, with whatever its kind has
     reads: tuple[int, ...]  # shape of one example's input
     gives: tuple[int, ...]  # shape of one example's output
     fn: Fn | None
@@ -55,13 +55,9 @@ def first_tensor(value: Any) -> Tensor | None:
 
 def with_first(value: Any, tensor: Tensor) -> Any:
     """The result with another tensor in the first one's place."""
-    if isinstance(value, (tuple, list)):
-        return (
-            type(value)([tensor, *value[1:]])
-            if not hasattr(value, "_fields")
-            else value._replace(**{value._fields[0]: tensor})
-        )
-    return tensor
+    if hasattr(value, "_fields"):
+        return value._replace(**{value._fields[0]: tensor})
+    return type(value)([tensor, *value[1:]]) if isinstance(value, (tuple, list)) else tensor
 
 
 @contextmanager
@@ -87,7 +83,7 @@ def replicate(model: nn.Module) -> nn.Module:
         replica = copy.deepcopy(model).eval()
         for part in list(replica.modules()):
             if parametrize.is_parametrized(part):
-                for name in list(part.parametrizations):
+                for name in list(part.parametrizations):  # type: ignore[arg-type]
                     parametrize.remove_parametrizations(part, name, leave_parametrized=True)
     except Exception as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
