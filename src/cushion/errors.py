@@ -26,7 +26,7 @@ class Remark(UserWarning):
     """What a person should know, though nothing is wrong; the command line prints it as a note."""
 
 
-def tell(*sentences: str) -> None:
+def remark(*sentences: str) -> None:
     """Warn of each."""
     for sentence in sentences:
         warnings.warn(sentence, Remark, stacklevel=4)

@@ -95,7 +95,7 @@ def certify_net(
         ledger=message.ledger,
         assumptions=claims.assumptions_of("occam", holdout=line is not None),
         holdout=line,
-        made_with=dict(made_with or {}),
+        made_with={**(made_with or {}), **sample.found},
     )
     return Certificate(claim, message.data)
 

@@ -27,11 +27,10 @@ from cushion.certificates.search.task import Task
 from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
+from cushion.data.doubts import doubt_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
-from cushion.errors import BadInput
-from cushion.nets.classifier import behind, step_before
+from cushion.errors import BadInput, remark
 from cushion.nets.network import Network
-from cushion.nets.normalise import Normalise
 from cushion.theorems.occam import occam_bound, parse_delta
 
 # of a posterior, drawn in all: a large one is drawn less often, so that verifying takes a minute
@@ -56,7 +55,6 @@ def certify(
     k: int | None = _USUAL.k,
     width: float | None = _USUAL.width,
     draws: int = _USUAL.draws,
-    normalise: Normalise | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -65,8 +63,7 @@ def certify(
 
     `model` is None, or any classifier (`nets.classifier`); `data` and `holdout` are whatever
     `as_dataset` takes. Without `minutes` and `steps` the time depends on the size of the data
-    (`sizes.usual_minutes`). `normalise`, a pair (mean, std), puts (x - mean) / std before the
-    model, as in its training; the data stay as they are.
+    (`sizes.usual_minutes`).
 
     Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
     model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
@@ -87,6 +84,7 @@ def certify(
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     sample = _readable(as_dataset(data))
     holdout = as_holdout(holdout, sample)
+    remark(*sample.doubts)
     if options.minutes is None and options.steps is None:
         options = replace(options, minutes=usual_minutes(sample))
     if options.steps is None and options.seconds > _LONG:
@@ -94,7 +92,6 @@ def certify(
             f"this takes about {options.minutes:g} minutes and {memory_needed(sample) / 1e9:.1f} "
             "GB of memory; `minutes` sets another time"
         )
-    model = behind(model, normalise, sample.shape)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
@@ -120,10 +117,12 @@ def certify(
     def unfinished(net: IntegerNet, more: Mapping[str, Any]) -> Certificate:
         return stated(net, {**_notes(options, True), **about, "trained": True, **more}, None)
 
-    about: dict[str, Any] = {"imitates_a_model": model is not None}
-    about |= {"normalise": said} if (said := step_before(model)) else {}
+    about = {"imitates_a_model": model is not None}
     scores = None if model is None else teacher_scores(model, sample)
     teacher = None if scores is None else scores[:, : sample.classes]
+    if scores is not None:
+        wrong = float((scores.argmax(dim=1).numpy() != sample.y).mean())
+        remark(*filter(None, [doubt_about_error(wrong, sample.classes)]))
     task = Task(sample, judge, options, teacher, report or no_report)
     if keep is not None:
         imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())

@@ -157,7 +157,7 @@ def certify_gaussian(
         ledger=tuple(ledger),
         assumptions=assumptions_of("pac-bayes", holdout=line is not None),
         holdout=line,
-        made_with=dict(made_with or {}),
+        made_with={**(made_with or {}), **sample.found},
     )
     return Certificate(claim, message.data)
 

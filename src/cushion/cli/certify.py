@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> None:
     check_writable(args.out)
     options.check_net_flags(args)
     data, holdout = load_pair(args.data)
-    model = None if args.net is None else options.load_named_net(args, data).module
+    loaded = None if args.net is None else options.load_named_net(args, data)
+    model = None if loaded is None else loaded.module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     best = _best(args.out)
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> None:
     obj = {"ok": True, "file": args.out, **claim_json(claim)}
     if isinstance(claim, OccamClaim):
         obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
+        if loaded is not None:
+            options.say_if_doubtful(loaded, data, obj["net"]["errors"] / len(data))
         lines = [*_words(claim, obj["net"], inputs, holdout), "", *show_ledger(claim)]
     else:
         lines = show_numbers(claim)
@@ -121,8 +124,6 @@ def _words(
     lines.append(errors_sentence(claim, g))
     if own is not None:
         lines.append(f"f errs on {spaced(own['errors'])} of them.")
-        if step := claim.made_with.get("normalise"):
-            lines.append(f"f reads {step}, as --normalise says.")
     if claim.made_with["interrupted"]:
         lines.append("The search was interrupted; this is the best net until then.")
     if not claim.made_with["trained"]:
@@ -151,5 +152,4 @@ def _own_flags(args: argparse.Namespace) -> str:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""
     trust = " --trust" if args.trust else ""
-    constants = f" --normalise {args.normalise}" if args.normalise else ""
-    return f" --net {args.net}{weights}{trust}{constants} --unlabelled {args.unlabelled}"
+    return f" --net {args.net}{weights}{trust} --unlabelled {args.unlabelled}"

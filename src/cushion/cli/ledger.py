@@ -6,6 +6,7 @@ from typing import Any
 
 from cushion.certificates.certificate import sentence, spaced, total_delta
 from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim
+from cushion.certificates.sample_assumptions import sample_assumptions
 from cushion.cli.render import table
 from cushion.numerics import counted, float_up, percent_up
 
@@ -59,7 +60,8 @@ def show_ledger(claim: Claim) -> list[str]:
 
 
 def show_assumptions(claim: Claim) -> list[str]:
-    return ["What nobody can check, and is assumed:", *(f"- {text}" for text in claim.assumptions)]
+    assumed = (*claim.assumptions, *sample_assumptions(claim))
+    return ["What nobody can check, and is assumed:", *(f"- {text}" for text in assumed)]
 
 
 def show_numbers(claim: Claim) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.format.container import MAGIC
 from cushion.certificates.search.options import Report
-from cushion.errors import BadInput, Remark
+from cushion.errors import BadInput, Remark, remark
 from cushion.numerics import percent_up
 from cushion.progress import working
 from cushion.records.text import harmless, one_line, say
@@ -141,6 +141,16 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
     if other:
         note(f"{args.net} was trained on other examples or labels than {args.data}")
     return bool(other)
+
+
+def say_if_doubtful(net: LoadedNet, data: Dataset, error: float) -> None:
+    """Doubt a net that errs far more on these data than in training, or as guessing would."""
+    from cushion.data.doubts import doubt_about_error
+
+    own = net.meta.get("data_fingerprint") == data.fingerprint
+    stated = net.meta.get("metrics", {}).get("train_error") if own else None
+    if doubt := doubt_about_error(error, data.classes, stated):
+        remark(doubt)
 
 
 def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:

@@ -10,7 +10,7 @@ from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim,
 from cushion.cli import options
 from cushion.cli.ledger import bit_positions, claim_json, show_assumptions, show_numbers
 from cushion.cli.output import answer
-from cushion.errors import BadInput
+from cushion.errors import BadInput, remark
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     answering = None if args.net is None else _answering(args, data)
     found = verify(args.file, data, holdout, unlabelled=inputs, answering=answering, slow=args.slow)
+    if found.claim.made_with != {**found.claim.made_with, **data.found}:
+        remark(*data.doubts)  # the file does not say it
     verdict = {key: value for key, value in vars(found).items() if key != "claim"}
     claim = claim_json(found.claim, f_confirmed=found.transfer_replayed)
     answer(args, verdict | claim, *_words(found))

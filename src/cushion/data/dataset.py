@@ -13,9 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data.labels import Names, read_labels
+from cushion.data.rows import count_repeated
+from cushion.data.standardised import find_standardised
 from cushion.data.streaming import pieces
 from cushion.data.values import KINDS, as_inputs_array
-from cushion.errors import BadInput, tell
+from cushion.errors import BadInput, remark
+
+_DOUBTS = {
+    "repeated_rows": "{n} rows of {name} repeat earlier ones, labels included: bounds are about "
+    "independent draws, and false if rows were copied (oversampling); then give each row once",
+    "standardised": "the {n} of {name} have mean 0 and deviation 1 exactly, so this sample itself "
+    "standardised them: bounds assume constants that were fixed before it was drawn",
+}
 
 
 def hash_arrays(tag: str, *arrays: NDArray[Any]) -> str:
@@ -149,6 +158,27 @@ class Dataset:
         """The arrays' identity when it was first asked for."""
         return self.hashed()
 
+    @cached_property
+    def found(self) -> dict[str, int | str]:
+        """What may make a bound on these rows false, from a look at all of them: how many repeat
+        earlier ones with their labels (`repeated_rows`), what was standardised (`standardised`).
+        """
+        seen: dict[str, int | str] = {
+            "repeated_rows": count_repeated(self.x, self.y),
+            "standardised": find_standardised(self.x),
+        }
+        return {name: value for name, value in seen.items() if value}
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """A sentence for each thing `found`."""
+        return tuple(_DOUBTS[name].format(n=n, name=self.name) for name, n in self.found.items())
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All that a person should know of these rows: how they were read, and what was found."""
+        return (*self.notes, *self.doubts)
+
     def hashed(self) -> str:
         """The hash of x and y as they are now (FORMAT.md, section 5)."""
         return hash_arrays("cushion-data-1", self.x, self.y)
@@ -174,7 +204,7 @@ def _read(
     found, rounded = as_inputs_array(x, f"{name}: x")
     (numbered,), labels = read_labels([y], [f"{name}: y"], classes)
     notes = (*notes, *(text for text in (rounded, labels.remark) if text))
-    tell(*notes)
+    remark(*notes)
     kept = {"name": name, "x": found, "y": numbered, "classes": labels.classes}
     return {**kept, "notes": notes, "labels": labels.names}
 

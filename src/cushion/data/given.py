@@ -13,7 +13,7 @@ from cushion.data.dataset import Dataset
 from cushion.data.kinds import Examples, is_a, split_labels
 from cushion.data.labels import Labels, read_like
 from cushion.data.values import as_inputs_array
-from cushion.errors import BadInput, tell
+from cushion.errors import BadInput, remark
 
 _TAKEN = (
     "a Dataset, its name or path, (x, y), a TensorDataset, a dataset with rows by index, a "
@@ -47,7 +47,7 @@ def as_dataset(
     x, rounded = as_inputs_array(found.x, f"{found.name}: x")
     y = read_like(found.y, f"{found.name}: y", Labels(like.classes, like.labels))
     notes = (*found.notes, *([rounded] if rounded else []))
-    tell(*notes)
+    remark(*notes)
     return Dataset(found.name, x, y, like.classes, (), notes, like.labels)
 
 

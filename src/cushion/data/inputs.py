@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -15,11 +13,13 @@ from numpy.typing import NDArray
 
 from cushion.data import catalogue
 from cushion.data.dataset import Dataset, hash_arrays
-from cushion.data.formats.arrays import read_inputs
+from cushion.data.formats.arrays import read_inputs, recognise
 from cushion.data.given import AnyData, as_dataset
+from cushion.data.rows import count_shared as count_shared
+from cushion.data.rows import freshness_fault as freshness_fault
 from cushion.data.sources import load_pair, parse_source
 from cushion.data.values import as_inputs_array
-from cushion.errors import BadInput, tell
+from cushion.errors import BadInput, remark
 
 _SPLIT = "split="
 
@@ -73,12 +73,13 @@ def _load(text: str) -> Dataset:
         text = ",".join([source, *(word for word in words if not word.startswith(_SPLIT))])
     plain, apply = parse_source(text)
     path = Path(plain)
-    if plain not in catalogue.SETS and path.suffix == ".npz" and path.is_file():
+    file = path.suffix == ".npz" and path.is_file()
+    if plain not in catalogue.SETS and (file or (path.is_dir() and recognise(path))):
         name = path.name if split == "train" else f"{path.name} test"
         x, rounded = as_inputs_array(
             read_inputs(path, "x" if split == "train" else "x_test"), f"{name}: x"
         )
-        tell(*[rounded] if rounded else [])
+        remark(*[rounded] if rounded else [])
         return apply(Dataset(name, x, np.zeros(len(x), dtype=np.int64), 2))
     sample, held_out = load_pair(plain)
     if split == "train":
@@ -87,32 +88,6 @@ def _load(text: str) -> Dataset:
         how = f"leave {_SPLIT}test out, or give another source"
         raise BadInput(f"{plain}: this source has no held-out part; {how}")
     return apply(held_out)
-
-
-def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
-    """How many of `rows` are, byte for byte, also among `others`; none if types differ."""
-    if rows.dtype != others.dtype:
-        return 0
-    known = set(_digests(others))
-    return sum(digest in known for digest in _digests(rows))
-
-
-def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
-    """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
-
-    A row of the sample again means that they are not fresh, unless the sample repeats its own rows,
-    as draws from few possible rows do: then they may meet the sample's rows up to twice as often as
-    it meets its own (a new draw meets m earlier ones about as often as each of them meets the
-    others). The sample in another order is never fresh.
-    """
-    if rows.dtype != sample.dtype:
-        return ""
-    theirs, ours = Counter(_digests(rows)), Counter(_digests(sample))
-    shared = sum(count for digest, count in theirs.items() if digest in ours)
-    repeated = sum(count for count in ours.values() if count > 1)
-    if not shared or (shared * len(sample) <= 2 * repeated * len(rows) and theirs != ours):
-        return ""
-    return f"{shared} of the {len(rows)} are rows of the sample itself"
 
 
 def as_holdout(holdout: AnyData, sample: Dataset) -> Dataset | None:
@@ -136,7 +111,3 @@ def check_holdout(holdout: Dataset | None, sample: Dataset) -> None:
     if holdout is not None and (fault := freshness_fault(holdout.x, sample.x)):
         said = f"the held-out examples ({holdout.name}) are not held out: {fault}"
         raise BadInput(f"{said}; hold out others, or none")
-
-
-def _digests(x: NDArray[Any]) -> list[bytes]:
-    return [hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest() for row in x]

@@ -20,7 +20,7 @@ from cushion.data.formats import folders
 from cushion.data.formats.arrays import Pair, read_npz
 from cushion.data.labels import read_labels
 from cushion.data.values import as_inputs_array
-from cushion.errors import BadInput, tell
+from cushion.errors import BadInput, remark
 
 Step = Callable[[Dataset, int], Dataset]
 
@@ -153,7 +153,7 @@ def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Data
         Dataset(own, x, y, labels.classes, (), _notes(rounded, labels.remark), labels.names)
         for own, (x, rounded), y in zip(names, read, ys, strict=True)
     ]
-    tell(*dict.fromkeys(note for part in found for note in part.notes))
+    remark(*dict.fromkeys(note for part in found for note in part.notes))
     return found[0], found[1] if len(found) > 1 else None
 
 

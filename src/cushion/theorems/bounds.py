@@ -11,7 +11,7 @@ from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.inputs import as_holdout
-from cushion.errors import BadInput, Unsupported
+from cushion.errors import BadInput, Unsupported, remark
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.records import MeasureTable
@@ -20,10 +20,8 @@ from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure
-from cushion.nets.classifier import normalised
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
-from cushion.nets.normalise import Constants
 from cushion.nets.view import see, way_of
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.progress import working
@@ -75,14 +73,13 @@ def bounds(
     init: Any = None,
     options: BoundOptions | None = None,
     name: str = "net",
-    normalise: tuple[Constants, Constants] | None = None,
 ) -> BoundsTable:
     """All bounds on one net and its training set, each a certificate or a measure, in one table.
 
     `holdout` adds the bound by counting, with which every other should be compared; `init`, the net
     before training, the versions from initialisation. The model is not changed. Of a net that
     cannot be traced there are the rows that need its answers and noise in its weights only;
-    `left_out` says why. `normalise`: as of `measure`.
+    `left_out` says why.
     """
     options = options or BoundOptions()
     exact = parse_delta(str(options.delta))
@@ -91,9 +88,7 @@ def bounds(
         raise BadInput("the net comes first and the data second: swap the two")
     sample = as_dataset(data)
     held_out = as_holdout(holdout, sample)
-    if normalise is not None:
-        model = normalised(model, *normalise, sample.shape)
-        init = None if init is None else normalised(init, *normalise, sample.shape)
+    remark(*sample.doubts)
     net, untraced = see(model, sample, ("trace", "hooks"))
     if not net.parameters:
         raise Unsupported(untraced)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
+import subprocess
+import sys
+import tracemalloc
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +16,8 @@ import numpy as np
 import pytest
 
 from cushion.data import load_pair
-from cushion.data.formats.arrays import read_npz
+from cushion.data.formats.arrays import read_inputs, read_npz
+from cushion.data.inputs import as_inputs
 from cushion.errors import BadInput, Malformed
 
 X = np.arange(12, dtype=np.uint8).reshape(3, 4)
@@ -160,3 +167,72 @@ def test_flipped_bytes_are_refused_or_harmless_but_never_crash(tmp_path: Path, s
             train, _ = read_npz(path)
             assert (train.x == X).all()
             assert (train.y == Y).all()
+
+
+def test_an_archive_that_unpacks_to_gigabytes_is_refused_before_it_unpacks(tmp_path: Path) -> None:
+    """Four megabytes of a gigabyte of zeros, written without ever holding it."""
+    path, block = tmp_path / "bomb.npz", bytes(2**20)
+    header = io.BytesIO()
+    stated = {"descr": "|u1", "fortran_order": False, "shape": (1100, 10**6)}
+    np.lib.format.write_array_header_1_0(header, stated)
+    archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    with archive, archive.open("x.npy", "w") as stream:
+        stream.write(header.getvalue())
+        for _ in range(1050):
+            stream.write(block)
+    assert path.stat().st_size < 6e6
+    tracemalloc.start()
+    with pytest.raises(BadInput, match=r"unpack to 1\.1 GB, more than the 1 GB .*zipfile -e") as no:
+        read_npz(path)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    assert str(no.value).startswith(f"{path}: ")
+    with pytest.raises(BadInput, match="unpack to"):
+        read_inputs(path, "x")
+
+
+def test_the_larger_of_header_and_directory_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(tmp_path, x=X, y=Y)
+    with zipfile.ZipFile(path) as archive:
+        sizes = [archive.getinfo(f"{key}.npy").file_size for key in "xy"]
+    monkeypatch.setattr("cushion.data.formats.arrays.MOST_UNPACKED", sum(sizes))
+    assert len(read_npz(path)[0].x) == 3
+    monkeypatch.setattr("cushion.data.formats.arrays.MOST_UNPACKED", sum(sizes) - 1)
+    with pytest.raises(BadInput, match="unpack"):
+        read_npz(path)
+    header = io.BytesIO()
+    stated = {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)}
+    np.lib.format.write_array_header_1_0(header, stated)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    with pytest.raises(BadInput, match=r"unpack to 8000\.0 GB"):
+        read_npz(path)
+
+
+def test_what_a_refusal_says_to_do_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, x=X, y=Y, x_test=X[:1], y_test=Y[:1])
+    before = [part.fingerprint for part in load_pair(path) if part is not None]
+    monkeypatch.setattr("cushion.data.formats.arrays.MOST_UNPACKED", 10)
+    with pytest.raises(BadInput) as refusal:
+        load_pair(path)
+    command, folder = re.search(r"`python (.*)` and give (\S+),", str(refusal.value)).groups()  # type: ignore[union-attr]
+    subprocess.run([sys.executable, *command.split()], check=True)
+    after = [part.fingerprint for part in load_pair(folder) if part is not None]
+    assert after == before
+    assert np.array_equal(as_inputs(folder).x, X)
+    assert np.array_equal(as_inputs(f"{folder},split=test").x, X[:1])
+
+
+@pytest.mark.parametrize(
+    "header", ["{'descr': foo, 'shape': (3, 2)}", "{'descr': '|u1', 'shape': x}"]
+)
+def test_a_damaged_header_is_no_object_of_python_s_parser(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "toy.npz"
+    content = header.encode().ljust(117) + b"\n"
+    start = b"\x93NUMPY\x01\x00" + len(content).to_bytes(2, "little")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", start + content)
+    with pytest.raises(Malformed, match=r"\(its header describes no array\)"):
+        read_npz(path)

@@ -25,8 +25,8 @@ def read(folder: Path) -> tuple[Pair, int | None]:
         return images.read_folder(folder)
     raise BadInput(
         f"{folder}: no known layout in this folder; it may hold IDX files, CIFAR batches (binary "
-        "or python), x_train.npy and y_train.npy, a torchvision folder, or one sub-folder of "
-        "images per class"
+        "or python), x_train.npy and y_train.npy (or x.npy and y.npy), a torchvision folder, or "
+        "one sub-folder of images per class"
     )
 
 
