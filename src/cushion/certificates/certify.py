@@ -30,7 +30,9 @@ from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubt_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
 from cushion.errors import BadInput, remark
+from cushion.nets.classifier import behind, step_before
 from cushion.nets.network import Network
+from cushion.nets.normalise import Normalise
 from cushion.theorems.occam import occam_bound, parse_delta
 
 # of a posterior, drawn in all: a large one is drawn less often, so that verifying takes a minute
@@ -55,6 +57,7 @@ def certify(
     k: int | None = _USUAL.k,
     width: float | None = _USUAL.width,
     draws: int = _USUAL.draws,
+    normalise: Normalise | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -63,7 +66,8 @@ def certify(
 
     `model` is None, or any classifier (`nets.classifier`); `data` and `holdout` are whatever
     `as_dataset` takes. Without `minutes` and `steps` the time depends on the size of the data
-    (`sizes.usual_minutes`).
+    (`sizes.usual_minutes`). `normalise`, a pair (mean, std), puts (x - mean) / std before the
+    model, as in its training; the data stay as they are.
 
     Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
     model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
@@ -92,6 +96,7 @@ def certify(
             f"this takes about {options.minutes:g} minutes and {memory_needed(sample) / 1e9:.1f} "
             "GB of memory; `minutes` sets another time"
         )
+    model = behind(model, normalise, sample.shape)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
@@ -117,7 +122,8 @@ def certify(
     def unfinished(net: IntegerNet, more: Mapping[str, Any]) -> Certificate:
         return stated(net, {**_notes(options, True), **about, "trained": True, **more}, None)
 
-    about = {"imitates_a_model": model is not None}
+    about: dict[str, Any] = {"imitates_a_model": model is not None}
+    about |= {"normalise": said} if (said := step_before(model)) else {}
     scores = None if model is None else teacher_scores(model, sample)
     teacher = None if scores is None else scores[:, : sample.classes]
     if scores is not None:

@@ -124,6 +124,8 @@ def _words(
     lines.append(errors_sentence(claim, g))
     if own is not None:
         lines.append(f"f errs on {spaced(own['errors'])} of them.")
+        if step := claim.made_with.get("normalise"):
+            lines.append(f"f reads {step}, as --normalise says.")
     if claim.made_with["interrupted"]:
         lines.append("The search was interrupted; this is the best net until then.")
     if not claim.made_with["trained"]:
@@ -152,4 +154,5 @@ def _own_flags(args: argparse.Namespace) -> str:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""
     trust = " --trust" if args.trust else ""
-    return f" --net {args.net}{weights}{trust} --unlabelled {args.unlabelled}"
+    constants = f" --normalise {args.normalise}" if args.normalise else ""
+    return f" --net {args.net}{weights}{trust}{constants} --unlabelled {args.unlabelled}"

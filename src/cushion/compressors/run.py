@@ -34,7 +34,9 @@ from cushion.errors import BadInput, remark
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import traced
+from cushion.nets.classifier import behind
 from cushion.nets.network import Network
+from cushion.nets.normalise import Normalise
 from cushion.progress import plan, working
 from cushion.theorems.net_facts import look_at
 from cushion.theorems.occam import parse_delta
@@ -45,7 +47,7 @@ Value: TypeAlias = bool | int | float | str | Sequence[float] | Sequence[str] | 
 
 @model_first
 def compress(
-    model: nn.Module | None,
+    model: Any,
     data: AnyData,
     *,
     method: str = "integer",
@@ -54,6 +56,7 @@ def compress(
     seed: int = 0,
     report: Report | None = None,
     init: nn.Module | None = None,
+    normalise: Normalise | None = None,
     **options: Value,
 ) -> Compressed[Any]:
     """Search for a net with a small Occam bound on `data`, or compress `model`, as the method says.
@@ -62,13 +65,17 @@ def compress(
     certificate is about the net that was found, not about the model. `report` is told now and then
     which part of the work is done and the best bound so far. All other methods compress the model
     and check what their lemmas promise; `init` is the model before its training, for
-    `from_initialisation`.
+    `from_initialisation`. `normalise`, a pair (mean, std), puts (x - mean) / std before the model.
 
     The seed makes everything repeatable; where it makes a helper string it is written into the net
     and paid. `holdout` is read only at the end. The method's own options are the fields of its
     Options; None means not given.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    if normalise is not None:
+        data = as_dataset(data)
+        model = behind(model, normalise, data.shape)
+        init = None if init is None else behind(init, normalise, data.shape)
     chosen, own = choose(method, given)
     if isinstance(chosen, Search):
         sample, exact = as_dataset(data), parse_delta(str(delta))

@@ -23,8 +23,10 @@ from cushion.measures.stability.comparison import check_alike, random_like, scal
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.noise import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
+from cushion.nets.classifier import normalised
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network, Node
+from cushion.nets.normalise import Constants
 from cushion.nets.view import View, Way, see, way_of
 from cushion.progress import plan, working
 from cushion.records import Options, Record
@@ -47,6 +49,7 @@ def measure(
     beside: Literal["init", "random"] | None = None,
     spectra: bool = True,
     way: Way | None = None,
+    normalise: tuple[Constants, Constants] | None = None,
     **options: Options | None,
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
@@ -61,7 +64,8 @@ def measure(
 
     The net is traced where a family needs it and it can be; else hooks see it, or its answers alone
     (`way` asks for one of the three). Families that cannot see it are in `left_out` with the
-    reason, or refused if `only` names them.
+    reason, or refused if `only` names them. `normalise` = (mean, std) are constants that the net was
+    trained behind: one number, or one a channel.
     """
     families = _families(only, spectra)
     if way not in (None, "trace", "hooks", "answers"):
@@ -74,6 +78,9 @@ def measure(
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
     sample = _sample(model, data)
+    if normalise is not None:
+        model = normalised(model, *normalise, sample.shape)
+        init = None if init is None else normalised(init, *normalise, sample.shape)
     net, families, left = _seen(
         model, sample, families, way, named=only is not None, pair=bool(init or beside)
     )

@@ -20,7 +20,7 @@ from cushion.errors import BadInput
 from cushion.nets.batches import Batch
 from cushion.nets.calling import call, evaluating, precision, refusing_misfits
 from cushion.nets.fitted import Fitted, is_fitted
-from cushion.nets.normalise import Constants, Normalised, constants
+from cushion.nets.normalise import Constants, Normalise, Normalised, constants, normalise_words
 
 _NAMES = ("logits", "scores", "out", "output", "outputs", "prediction", "predictions")
 _FEATURES = ("pool", "hidden", "embed", "feature")  # what outputs called so hold; no scores
@@ -125,6 +125,25 @@ def normalised(model: Any, mean: Constants, std: Constants, shape: Sequence[int]
     module = unwrapped(model)
     inner = module.inner if isinstance(module, Logits) else module
     return Normalised(inner, *constants(mean, std, shape))
+
+
+def behind(model: Any, normalise: Normalise | None, shape: Sequence[int]) -> Any:
+    """The model behind `normalise`, a pair (mean, std), for examples of `shape`; None: as it is."""
+    if normalise is None:
+        return model
+    if model is None:
+        raise BadInput("`normalise` says what stood before your net; give `model` as well")
+    if not isinstance(normalise, tuple | list) or len(normalise) != 2:
+        raise BadInput(f"`normalise` must be a pair (mean, std), not {normalise!r}")
+    return normalised(model, *normalise, shape)
+
+
+def step_before(model: Any) -> str:
+    """The constants that stand before the net, in words; "" where there are none."""
+    inner = model.inner if isinstance(model, Logits) else model
+    if not isinstance(inner, Normalised):
+        return ""
+    return normalise_words(inner.mean.flatten().tolist(), inner.std.flatten().tolist())
 
 
 def answers_only(model: nn.Module) -> bool:

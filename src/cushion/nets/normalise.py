@@ -18,6 +18,7 @@ from cushion.nets.specs import write_shape
 from cushion.numerics import counted
 
 Constants: TypeAlias = float | Sequence[float]
+Normalise: TypeAlias = tuple[Constants, Constants]  # mean and std
 
 
 class Normalised(nn.Module):
@@ -40,7 +41,9 @@ class Normalised(nn.Module):
 def constants(mean: Constants, std: Constants, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     """mean and std for examples of `shape`: each one number, or one a channel (the first axis)."""
     means, stds = _numbers(mean), _numbers(std)
-    channels = shape[0] if shape else 0
+    if not shape:
+        raise BadInput("`normalise` is for data of one array; leave it out for named parts")
+    channels = shape[0]
     for name, values in (("mean", means), ("std", stds)):
         if len(values) not in (1, channels):
             said = f"{len(values)} values for {name}, but the data are {write_shape(tuple(shape))}"

@@ -20,8 +20,10 @@ from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure
+from cushion.nets.classifier import normalised
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
+from cushion.nets.normalise import Constants
 from cushion.nets.view import see, way_of
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.progress import working
@@ -73,13 +75,14 @@ def bounds(
     init: Any = None,
     options: BoundOptions | None = None,
     name: str = "net",
+    normalise: tuple[Constants, Constants] | None = None,
 ) -> BoundsTable:
     """All bounds on one net and its training set, each a certificate or a measure, in one table.
 
     `holdout` adds the bound by counting, with which every other should be compared; `init`, the net
     before training, the versions from initialisation. The model is not changed. Of a net that
     cannot be traced there are the rows that need its answers and noise in its weights only;
-    `left_out` says why.
+    `left_out` says why. `normalise`: as of `measure`.
     """
     options = options or BoundOptions()
     exact = parse_delta(str(options.delta))
@@ -89,6 +92,9 @@ def bounds(
     sample = as_dataset(data)
     held_out = as_holdout(holdout, sample)
     remark(*sample.doubts)
+    if normalise is not None:
+        model = normalised(model, *normalise, sample.shape)
+        init = None if init is None else normalised(init, *normalise, sample.shape)
     net, untraced = see(model, sample, ("trace", "hooks"))
     if not net.parameters:
         raise Unsupported(untraced)

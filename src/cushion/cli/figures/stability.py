@@ -41,7 +41,8 @@ def pictures(found: MeasureTable) -> Iterator[tuple[str, Any]]:
             figure = panels(found, title, pick, _histogram, labels, other)
             legend_below(figure)
             yield name, figure
-    for at, curve in enumerate(found.layers[0].noise_attenuation):
+    curves = next((one.noise_attenuation for one in found.layers if one.noise_attenuation), ())
+    for at, curve in enumerate(curves):
         yield f"noise-attenuation-{curve.level:g}", _attenuation(found, at)
 
 
@@ -55,9 +56,10 @@ def _attenuation(found: MeasureTable, at: int) -> Any:
     """The relative error of every later layer, one curve for each layer that noise is put into."""
     figure = new_figure(figsize=(9, 5.5))
     axes = figure.add_subplot()
-    names = [layer.name for layer in found.layers]
-    level = found.layers[0].noise_attenuation[at].level
-    for index, layer in enumerate(found.layers):
+    layers = [layer for layer in found.layers if layer.noise_attenuation]
+    names = [layer.name for layer in layers]
+    level = layers[0].noise_attenuation[at].level
+    for index, layer in enumerate(layers):
         points = layer.noise_attenuation[at].points
         where = [names.index(point.to) for point in points]
         shade = index / max(1, len(names) - 1)

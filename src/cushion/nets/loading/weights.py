@@ -23,7 +23,7 @@ from cushion.data.files import write_whole
 from cushion.errors import BadInput, Malformed
 from cushion.nets.batches import Batch
 from cushion.nets.calling import evaluating
-from cushion.nets.classifier import as_module, normalised, remarks
+from cushion.nets.classifier import as_module, behind, remarks
 from cushion.nets.fitted import Fitted
 from cushion.nets.loading import checksums
 from cushion.nets.loading.factories import call_factory, refuse_without_name
@@ -31,7 +31,7 @@ from cushion.nets.loading.foreign import load_foreign
 from cushion.nets.loading.refusals import check_exists, factory_for, first_line
 from cushion.nets.loading.states import check_keys, fill, read_checkpoint
 from cushion.nets.models import build_empty
-from cushion.nets.normalise import Constants
+from cushion.nets.normalise import Normalise
 from cushion.nets.specs import Shape, Spec, parse, write_shape
 
 FORMAT = "cushion-net-1"
@@ -117,7 +117,7 @@ def load_net(
     input_shape: Shape | None = None,
     classes: int | None = None,
     rows: Batch | None = None,
-    normalise: tuple[Constants, Constants] | None = None,
+    normalise: Normalise | None = None,
 ) -> LoadedNet:
     """Load a NET: a cushion weights file, a RUN folder, `file.py:name`, a `.pt2` or TorchScript
     program (with `trust`), or an `.onnx` file.
@@ -138,11 +138,8 @@ def load_net(
     if input_shape is None and isinstance(rows, Tensor):
         input_shape = tuple(rows.shape[1:])
     if normalise is not None:
-        if input_shape is None:
-            raise BadInput("`normalise` is for data of one array; leave it out for named parts")
-        both = (net.module, net.init)
-        module, init = (one and normalised(one, *normalise, input_shape) for one in both)
-        assert module is not None
+        module = behind(net.module, normalise, input_shape or ())
+        init = None if net.init is None else behind(net.init, normalise, input_shape or ())
         net = replace(net, module=module, init=init)
     if input_shape is None and rows is None:
         return net
