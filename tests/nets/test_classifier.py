@@ -22,10 +22,11 @@ from sklearn.svm import SVC
 from torch import Tensor, fx, nn
 
 from cushion.certificates.answers import answer, fingerprint_net, score
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
 from cushion.nets.calling import evaluating
-from cushion.nets.classifier import Logits, answers_only, as_module, normalised, remarks
+from cushion.nets.classifier import Logits, answers_only, as_module, kind_of, normalised, remarks
 from cushion.nets.fitted import Fitted
+from cushion.nets.tracing import trace
 
 ROWS = torch.rand(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 X = np.random.default_rng(0).random((40, 1, 4, 4), dtype=np.float32)
@@ -190,7 +191,11 @@ def test_programs_and_quantised_nets_give_answers_only() -> None:
         module = as_module(given, ROWS)
         assert answers_only(module)
         assert torch.allclose(score(given, X), score(net, X), atol=1e-5)
+        assert kind_of(module) == "a TorchScript program"
+        with pytest.raises(Unsupported, match="a TorchScript program gives answers only"):
+            trace(given, (1, 4, 4))
     assert not answers_only(net)
+    assert kind_of(as_module(Returns(lambda z: [z]), ROWS)) == "a Returns"
     assert fingerprint_net(program) == fingerprint_net(net)
     again = torch.jit.freeze(torch.jit.script(other))
     assert fingerprint_net(frozen) != fingerprint_net(again)
@@ -206,6 +211,7 @@ def test_the_whole_numbers_of_a_quantised_net_are_in_its_fingerprint() -> None:
         for one in (net, copy.deepcopy(net), other)
     ]
     assert all(map(answers_only, nets))
+    assert kind_of(nets[0]) == "a quantised net"
     prints = [fingerprint_net(one) for one in nets]
     assert prints[0] == prints[1] != prints[2]
     alone = torch.cat([nets[0](torch.from_numpy(X[at : at + 1])) for at in range(len(X))])
@@ -333,6 +339,7 @@ def test_classes_are_numbered_as_the_data_number_them() -> None:
     pictures = x.reshape(-1, 1, 2, 2)
     assert np.array_equal(answer(named, pictures).classes, answer(named, x).classes)
     assert isinstance(as_module(named), Fitted)
+    assert kind_of(as_module(named)) == "a LogisticRegression"
 
 
 def test_what_scikit_learn_cannot_answer_is_said() -> None:

@@ -154,6 +154,19 @@ def answers_only(model: nn.Module) -> bool:
     return known or is_program(model) or any(map(is_quantised, model.modules()))
 
 
+def kind_of(model: Any) -> str:
+    """What a person would call the net: its own class, or the kind of file or program it is."""
+    while isinstance(model, Normalised | Logits):
+        model = model.inner
+    if isinstance(model, Fitted):
+        return f"a {type(model.model).__name__}"
+    if isinstance(model, nn.Module) and is_program(model):
+        return "a TorchScript program"
+    if isinstance(model, nn.Module) and any(map(is_quantised, model.modules())):
+        return "a quantised net"
+    return f"a {type(model).__name__}"
+
+
 def remarks(scores: Tensor, module: nn.Module) -> tuple[str, ...]:
     """What a person should know about how their net is read, from the scores of some rows."""
     single = isinstance(module, Logits) and module.reading.single

@@ -18,7 +18,7 @@ from cushion.data import Dataset
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch, as_batch
 from cushion.nets.calling import fitted
-from cushion.nets.classifier import Logits, Reading, as_module
+from cushion.nets.classifier import Logits, Reading, as_module, kind_of
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.hooked.probe import shown
 from cushion.nets.network import Network, NetworkModule
@@ -56,7 +56,7 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
     module = as_module(known, rows, classes=data.classes)
     problem = ""
     if getattr(module, "answers_only", False):
-        problem = f"a {type(model).__name__} gives answers only; of such a net there are margins"
+        problem = f"{kind_of(module)} gives answers only; of such a net there are margins"
         ways = [way for way in ways if way == "answers"]
     if "trace" in ways:
         try:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.classifier import answers_only
+from cushion.nets.classifier import answers_only, kind_of
 from cushion.nets.network import Network, Node
 from cushion.nets.operations.affine import KINDS, Affine, role
 from cushion.nets.operations.operation import Shape
@@ -32,7 +32,7 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     precision widens without loss.
     """
     if isinstance(model, nn.Module) and answers_only(model):
-        said = "this net gives answers only (no layers can be seen in it)"
+        said = f"{kind_of(model)} gives answers only (no layers can be seen in it)"
         raise Unsupported(f"{said}; ask for margins, hold-out lines or a certificate")
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         assembly, into, lines, idle = _examine(model, _example_shape(model, input_shape))
