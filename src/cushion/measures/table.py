@@ -64,8 +64,8 @@ def measure(
 
     The net is traced where a family needs it and it can be; else hooks see it, or its answers alone
     (`way` asks for one of the three). Families that cannot see it are in `left_out` with the
-    reason, or refused if `only` names them. `normalise` = (mean, std) are constants that the net was
-    trained behind: one number, or one a channel.
+    reason, or refused if `only` names them. `normalise` = (mean, std) are constants that the net
+    was trained behind: one number, or one a channel.
     """
     families = _families(only, spectra)
     if way not in (None, "trace", "hooks", "answers"):
