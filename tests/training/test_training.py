@@ -257,8 +257,8 @@ def test_float_data_and_read_only_memory_maps_train(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"device": "tpu9"}, "device 'tpu9' is not known; use cpu or cuda"),
-        ({"device": "meta"}, "device 'meta' is not supported; use cpu or cuda"),
+        ({"device": "tpu9"}, "device 'tpu9' is not known; use cpu, cuda"),
+        ({"device": "meta"}, "device 'meta' is not supported; use cpu, cuda"),
         ({"width": 0.0}, "`width` must be a number above 0, not 0"),
         ({"epochs": 0}, "`epochs` must be a whole number of at least 1, not 0"),
         ({"data": make_data(1)}, "blobs has a single example"),

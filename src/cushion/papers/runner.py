@@ -121,7 +121,7 @@ def reproduce(
     """Make one item and return its folder: records.json, table*.csv, pictures (PNG; with `svg` as
     SVG too), page.md, done.json.
     """
-    from cushion.training.plans import find_device  # torch: not for --list and --summary
+    from cushion.nets.devices import find_device  # torch: not for --list and --summary
 
     item = find(item_id)
     find_device(device)

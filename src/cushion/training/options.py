@@ -21,7 +21,7 @@ class TrainOptions(Options):
         None, "keep the net after these epochs, counted from 1: RUN/epoch-NNNN", least=1
     )
     seed: int = option(0, "of initialisation, order and dropout", least=0, below=2**63)
-    device: str = option("cpu", "cpu or cuda", shown="DEV")
+    device: str = option("cpu", "cpu, cuda, cuda:1, mps or auto", shown="DEV")
 
 
 class ImpOptions(Options):

@@ -18,6 +18,7 @@ from cushion.data.dataset import Dataset
 from cushion.data.files import check_regular, write_whole
 from cushion.data.samples import randomize_labels, shuffle_labels
 from cushion.errors import BadInput, Malformed
+from cushion.nets.devices import find_device
 from cushion.nets.loading.weights import IMP_FILE, NET_FILE, RUN_FILE
 from cushion.nets.specs import Spec, scale_width, write_shape
 from cushion.training.options import TrainOptions
@@ -93,19 +94,6 @@ def label_sample(recipe: Recipe, data: Dataset, seed: int) -> Dataset:
     if recipe.labels == "random":
         return randomize_labels(data, 1.0, seed)
     return data
-
-
-def find_device(name: str) -> torch.device:
-    """cpu, or a cuda device that is there; else a sentence."""
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise BadInput(f"device '{name}' is not known; use cpu or cuda") from None
-    if device.type not in ("cpu", "cuda"):
-        raise BadInput(f"device '{name}' is not supported; use cpu or cuda")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"device '{name}' is not available on this machine; use `device` = cpu")
-    return device
 
 
 @contextmanager
