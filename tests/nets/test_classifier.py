@@ -88,6 +88,19 @@ def test_one_number_an_example_stands_for_two_classes(dress: Callable[[Tensor], 
     assert "(0, z)" in remarks(module(ROWS), module)[0]
 
 
+def test_a_probability_is_told_from_a_logit() -> None:
+    module = as_module(Returns(lambda z: torch.sigmoid(z[:, 0])), ROWS)
+    p = torch.sigmoid(plain()(ROWS)[:, 0])
+    assert torch.equal(module(ROWS), torch.stack([1 - p, p], dim=1))
+    assert "(1 - p, p)" in remarks(module(ROWS), module)[0]
+    # scores that happen to lie between 0 and 1 on the data
+    shy = as_module(Returns(lambda z: 0.5 + 0.001 * z[:, 0]), ROWS)
+    assert torch.equal(shy(ROWS)[:, 0], torch.zeros(2))
+    assert "every answer is class 1" in remarks(shy(ROWS), shy)[0]
+    bounded = as_module(Returns(lambda z: torch.tanh(z[:, 0])), ROWS)
+    assert torch.equal(bounded(ROWS)[:, 0], torch.zeros(2))
+
+
 def test_features_beside_scores_are_told_apart_by_the_number_of_classes() -> None:
     net = Returns(lambda z: (torch.cat([z, z], dim=1), z))
     with pytest.raises(

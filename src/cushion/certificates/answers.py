@@ -52,7 +52,7 @@ def score(
     certificate can be about it.
     """
     net = as_module(model, as_batch(x[:_FEW]), classes=classes)
-    with torch.no_grad(), evaluating(net):
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(net):
         parts = [
             _checked(net(_to(net, as_batch(x[start : start + _BATCH]))), start)
             for start in progress(range(0, len(x), _BATCH), describe, "batch")

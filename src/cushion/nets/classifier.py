@@ -9,22 +9,26 @@ nothing looks inside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cushion.errors import BadInput
 from cushion.nets.batches import Batch
 from cushion.nets.calling import call, evaluating, precision, refusing_misfits
 from cushion.nets.fitted import Fitted, is_fitted
 from cushion.nets.normalise import Constants, Normalise, Normalised, constants, normalise_words
+from cushion.nets.outputs import Reading, find_scores
 
-_NAMES = ("logits", "scores", "out", "output", "outputs", "prediction", "predictions")
-_FEATURES = ("pool", "hidden", "embed", "feature")  # what outputs called so hold; no scores
+_FAR = 1e3
 _TWO_CLASSES = "the net gives one number z an example, read as the scores (0, z) of two classes"
+_TWO_CHANCES = "the net gives one probability p an example, read as the scores (1 - p, p)"
+_DOUBTFUL = (
+    "; it lies between 0 and 1 here, so if it is a probability, return its logit instead, or two "
+    "scores: as it is, every answer is class 1"
+)
 _PROBABILITIES = (
     "the net's scores look like probabilities (a softmax at its end), so margins are differences "
     "of probabilities; return the logits instead to have margins of scores"
@@ -53,28 +57,6 @@ class Logits(nn.Module):
         return self.reading.scores(call(self.inner, x))
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Where the scores are in what a net returns, and what makes rows of them."""
-
-    key: str | int | None = None  # of a dict, an attribute, or a place in a tuple
-    flat: bool = False  # [B, classes, 1, 1]
-    single: bool = False  # [B] or [B, 1]: one number z an example, the scores (0, z)
-    half: bool = False  # answers in half precision are widened, which is exact
-
-    def scores(self, found: Any) -> Any:
-        """[B, classes] of what the net returned."""
-        if isinstance(self.key, int) or (self.key is not None and isinstance(found, Mapping)):
-            found = found[self.key]
-        elif self.key is not None:
-            found = getattr(found, self.key)
-        if self.single:
-            found = F.pad(found.reshape(-1, 1), (1, 0))
-        elif self.flat:
-            found = torch.flatten(found, 1)
-        return found.float() if self.half else found
-
-
 def as_module(model: Any, rows: Batch | None = None, *, classes: int | None = None) -> nn.Module:
     """The model as a module whose forward maps a batch to scores [B, classes ≥ 2].
 
@@ -87,10 +69,13 @@ def as_module(model: Any, rows: Batch | None = None, *, classes: int | None = No
     if rows is None or isinstance(module, Logits):
         return module
     quiet = torch.random.fork_rng(devices=[])
-    with torch.no_grad(), quiet, evaluating(module), refusing_misfits(module, rows):
-        found = call(module, rows)
     batch = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
-    reading = _reading(found, len(batch), classes)
+    with torch.no_grad(), quiet, evaluating(module):
+        with refusing_misfits(module, rows):
+            found = call(module, rows)
+        reading = find_scores(found, len(batch), classes)
+        if reading.single and isinstance(rows, Tensor) and _is_chance(module, rows, reading):
+            reading = replace(reading, chance=True)
     named = isinstance(rows, Mapping) or hasattr(module, "main_input_name")
     native = precision(module) == torch.float32 or not batch.is_floating_point()
     if reading == Reading() and not named and native and not answers_only(module):
@@ -169,12 +154,17 @@ def kind_of(model: Any) -> str:
 
 def remarks(scores: Tensor, module: nn.Module) -> tuple[str, ...]:
     """What a person should know about how their net is read, from the scores of some rows."""
-    single = isinstance(module, Logits) and module.reading.single
+    reading = module.reading if isinstance(module, Logits) else Reading()
+    z = scores[:, 1]
+    if reading.single and not reading.chance:
+        doubtful = bool(((z >= 0) & (z <= 1)).all())
+        return (_TWO_CLASSES + (_DOUBTFUL if doubtful else ""),)
+    if reading.chance:
+        return (_TWO_CHANCES,)
     ends_at_one = bool((scores >= 0).all()) and torch.allclose(
         scores.sum(dim=1), torch.ones(len(scores), dtype=scores.dtype), atol=1e-4
     )
-    said = ((single, _TWO_CLASSES), (ends_at_one, _PROBABILITIES))
-    return tuple(sentence for holds, sentence in said if holds)
+    return (_PROBABILITIES,) if ends_at_one else ()
 
 
 def _parallel(model: nn.Module) -> nn.Module | None:
@@ -195,62 +185,16 @@ def _rounds_by_batch(module: nn.Module) -> bool:
     return is_quantised(module) and ".dynamic" in type(module).__module__
 
 
-def _reading(found: Any, rows: int, classes: int | None) -> Reading:
-    """Where the scores of `rows` examples are in what the net returned, or BadInput."""
-    everything = _parts(found)
-    parts = {k: v for k, v in everything.items() if not _is_feature(k)}
-    for fits in (_is_rows, _is_single):
-        keys = [key for key, part in parts.items() if fits(part, rows)]
-        if len(keys) > 1 and classes is not None:  # features beside scores
-            keys = [key for key in keys if parts[key].shape[1:2] == (classes,)][:1] or keys
-        named = [key for key in _NAMES if key in keys]
-        if len(keys) > 1 and not named:
-            shapes = ", ".join(str(list(parts[key].shape)) for key in keys)
-            said = f"the net returns {len(keys)} tensors that may be class scores ({shapes})"
-            raise BadInput(f"{said}; return the scores alone, or as `logits` in a dict")
-        if keys:
-            key = (named or keys)[0]
-            part = parts[key]
-            half = part.dtype in (torch.float16, torch.bfloat16)
-            return Reading(key, fits is _is_rows and part.ndim > 2, fits is _is_single, half)
-    raise BadInput(_no_scores(everything, found, rows))
-
-
-def _parts(found: Any) -> dict[Any, Tensor]:
-    """The floating-point tensors in an output, under the keys that get them."""
-    if isinstance(found, Tensor):
-        pairs: Any = [(None, found)]
-    elif isinstance(found, Mapping):
-        pairs = found.items()
-    elif isinstance(found, tuple | list):
-        pairs = enumerate(found)
-    else:
-        pairs = vars(found).items() if hasattr(found, "__dict__") else ()
-    return {k: v for k, v in pairs if isinstance(v, Tensor) and v.is_floating_point()}
-
-
-def _is_feature(key: Any) -> bool:
-    return isinstance(key, str) and any(word in key.lower() for word in _FEATURES)
-
-
-def _is_rows(part: Tensor, rows: int) -> bool:
-    """[B, classes], perhaps with sides of 1 behind."""
-    shape = part.shape
-    return len(shape) > 1 and shape[0] == rows and shape[1] > 1 and set(shape[2:]) <= {1}
-
-
-def _is_single(part: Tensor, rows: int) -> bool:
-    return part.ndim > 0 and part.shape[0] == rows and set(part.shape[1:]) <= {1}
-
-
-def _no_scores(parts: dict[Any, Tensor], found: Any, rows: int) -> str:
-    rule = "the net must return one row of at least two class scores for each example"
-    if not parts:
-        return f"{rule}, but it returned {type(found).__name__} without such a tensor"
-    shown = (f"{k} " * isinstance(k, str) + str(list(part.shape)) for k, part in parts.items())
-    said = f"{rule}, but it returned {', '.join(shown)} for {rows} examples"
-    if any(map(_is_feature, parts)):
-        return f"{said}, which are features; give the net with its classifying head"
-    if any(part.ndim > 2 and part.shape[0] == rows for part in parts.values()):
-        return f"{said}; pool over the positions, or return those of one of them"
-    return f"{said}; keep an example a row"
+def _is_chance(module: nn.Module, rows: Tensor, reading: Reading) -> bool:
+    """Whether the one number is a probability: within [0, 1] whatever the net reads, however far
+    from the data. Scores would leave it.
+    """
+    if not rows.is_floating_point():
+        return False
+    seeded = torch.Generator().manual_seed(0)
+    noise = torch.randn(rows.shape, generator=seeded).to(rows)
+    for far in (rows, rows * _FAR, rows * -_FAR, noise, noise * _FAR, noise * -_FAR):
+        z = reading.scores(call(module, far))[:, 1]
+        if not bool(((z >= 0) & (z <= 1)).all()):
+            return False
+    return True

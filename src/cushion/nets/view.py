@@ -18,10 +18,11 @@ from cushion.data import Dataset
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch, as_batch
 from cushion.nets.calling import fitted
-from cushion.nets.classifier import Logits, Reading, as_module, kind_of
+from cushion.nets.classifier import Logits, as_module, kind_of
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.hooked.probe import shown
 from cushion.nets.network import Network, NetworkModule
+from cushion.nets.outputs import Reading
 from cushion.nets.scored import ScoredNet
 from cushion.nets.tracing import trace
 
