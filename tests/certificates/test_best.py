@@ -157,7 +157,7 @@ def test_before_a_long_search_its_time_and_memory_are_said(
     monkeypatch.setattr("cushion.certificates.certify.search", stop)
     argv = ["certify", "--data", "digits", "-o", str(tmp_path / "d.cushion")]
     assert main([*argv, "--minutes", "2"]) == 2
-    said = "about 2 minutes and 0.4 GB of memory; --minutes sets another time"
+    said = "about 2 minutes and 0.7 GB of memory; --minutes sets another time"
     assert said in capsys.readouterr().err
     assert main(argv) == 2
     assert "minute" not in capsys.readouterr().err

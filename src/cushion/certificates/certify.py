@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
 from cushion.certificates.answers import answer, teacher_scores
 from cushion.certificates.best import BestFile, Tell, identify, tell_nobody
@@ -24,7 +26,13 @@ from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.certificates.search.sizes import memory_needed, usual_minutes
 from cushion.certificates.search.task import Task
-from cushion.certificates.transfer import choose_tolerance, split_delta, transfer
+from cushion.certificates.transfer import (
+    COARSE_TOLERANCE,
+    RELATIVE_TOLERANCE,
+    choose_tolerance,
+    split_delta,
+    transfer,
+)
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubt_about_error
@@ -141,9 +149,16 @@ def certify(
     if inputs is None or delta_f is None:
         return certificate
     assert scores is not None
-    tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy())
+    relative = COARSE_TOLERANCE if _is_half(model) else RELATIVE_TOLERANCE
+    tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy(), relative)
     answers = answer(model, inputs.x, classes=sample.classes)
     return transfer(certificate, inputs, answers, tolerance, delta_f)
+
+
+def _is_half(model: Any) -> bool:
+    """Whether f computes, at least in part, in half precision."""
+    halves = (torch.float16, torch.bfloat16)
+    return isinstance(model, nn.Module) and any(p.dtype in halves for p in model.parameters())
 
 
 def _readable(sample: Dataset) -> Dataset:

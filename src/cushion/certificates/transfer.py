@@ -23,6 +23,7 @@ from cushion.theorems.occam import holdout_bound
 SHARE_OF_G = Decimal("0.8")  # of the total failure probability; the rest pays for the disagreements
 # of a typical largest score: a hundred times what float32 sums differ by between machines
 RELATIVE_TOLERANCE = 1e-4
+COARSE_TOLERANCE = 0.03  # the same for half precision, whose sums round by up to 2^-8 a step
 _EXACT = Context(prec=60)
 _LAST_PLACE = Decimal("1e-18")
 
@@ -41,16 +42,17 @@ def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
     return share, rest
 
 
-def choose_tolerance(largest: NDArray[np.float64]) -> Decimal:
+def choose_tolerance(largest: NDArray[np.float64], relative: float = RELATIVE_TOLERANCE) -> Decimal:
     """The gap between f's two largest scores up to which an answer counts as a disagreement.
 
     largest: [m], the largest magnitude among f's scores of each row of the *sample*. The rule is
-    fixed: 10^-4 times their median, rounded up to two digits. The unlabelled inputs play no part.
+    fixed: `relative` times their median, rounded up to two digits. The unlabelled inputs play no
+    part.
 
     >>> choose_tolerance(np.array([9.0, 12.345, 50.0]))
     Decimal('0.0013')
     """
-    typical = Decimal(RELATIVE_TOLERANCE * float(np.median(largest)))
+    typical = Decimal(relative * float(np.median(largest)))
     if typical <= _LAST_PLACE:
         return _LAST_PLACE
     place = max(_LAST_PLACE, Decimal(1).scaleb(typical.adjusted() - 1))

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
         obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
         if loaded is not None:
             options.say_if_doubtful(loaded, data, obj["net"]["errors"] / len(data))
-        lines = [*_words(claim, obj["net"], inputs, holdout), "", *show_ledger(claim)]
+        lines = [*_words(claim, obj["net"], inputs, holdout, data.classes), "", *show_ledger(claim)]
     else:
         lines = show_numbers(claim)
     check = f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}"
@@ -112,7 +112,11 @@ def _own_net(
 
 
 def _words(
-    claim: OccamClaim, own: dict[str, Any] | None, inputs: Inputs | None, holdout: Dataset | None
+    claim: OccamClaim,
+    own: dict[str, Any] | None,
+    inputs: Inputs | None,
+    holdout: Dataset | None,
+    classes: int,
 ) -> list[str]:
     lines = [sentence(claim)]
     if own is not None and claim.transfer is None:
@@ -130,6 +134,8 @@ def _words(
         lines.append("The search was interrupted; this is the best net until then.")
     if not claim.made_with["trained"]:
         lines.append(options.CONSTANT)
+    if not claim.made_with["trained"] or Decimal(claim.bound) >= 1:
+        lines.append(_helps(claim, classes))
     if claim.holdout is not None:
         lines.append(holdout_sentence(claim.holdout, whose))
     if own is not None and (line := own["holdout"]) is not None:
@@ -146,6 +152,14 @@ def _words(
                 "holds by itself."
             )
     return lines
+
+
+def _helps(claim: OccamClaim, classes: int) -> str:
+    """What would help where nothing, or next to nothing, is proved."""
+    return (
+        f"These are {claim.m / classes:.3g} examples a class. More of them would help, fewer "
+        "classes, or features of a net that was trained on other data instead of the inputs."
+    )
 
 
 def _own_flags(args: argparse.Namespace) -> str:

@@ -52,7 +52,8 @@ def polish(
     last, m = net.layers[-1], len(y)
     assert isinstance(last, Dense)
     step = -(-m * (math.prod(last.source.shape[1:]) + 2 * net.classes) // _HELD)
-    if (values := features(net, x[:: max(1, step)])) is None:
+    values = features(net, x[:: max(1, step)])
+    if values is None or time.monotonic() >= until:
         return
     layer = LastLayer(net, values, np.asarray(y[:: max(1, step)]), m)
     rng = np.random.default_rng(seed)

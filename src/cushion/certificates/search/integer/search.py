@@ -41,7 +41,8 @@ _FREE, _HELD_BY = 0.1, 0.97  # of the time after it: when holding begins and end
 _CHOICE = 4  # candidates for every number that is held next
 _HOLD = 20  # steps between two rounds of holding
 _WORTH_A_LOOK = 0.15  # of a squeeze; earlier nets are not judged
-_LOOKS = 200  # batches on which curvature is measured
+_LOOKS = 200  # batches on which curvature is measured, at most
+_LEAST = 0.1  # of the time, for settling
 _LOOK = 50  # steps between two looks at the code's costs and the bound
 
 
@@ -84,16 +85,21 @@ def search(task: Task) -> Judging:
 def attempt(
     plan: Plan, sample: Sample, data: Dataset, seconds: float, seed: int
 ) -> Iterator[State]:
-    """One try: train, then polish what came out, for a part of the time that training took."""
+    """One try: train, then polish what came out, for a part of the time that training took.
+
+    What the caller does between two states counts as time. Where as much again as it did with the
+    last one is all that is left, nothing is polished.
+    """
     begin = time.monotonic()
-    net = None
+    net, judged = None, 0.0
     for state in train(plan, sample, (1.0 - plan.polish) * seconds):
-        net = state.net
+        net, before = state.net, time.monotonic()
         yield state
-    if net is None:
-        return
-    rest = plan.polish / (1.0 - plan.polish) * (time.monotonic() - begin)
-    yield from polish(net, data.x, data.y, rest, seed)
+        judged = time.monotonic() - before
+    spent = time.monotonic() - begin
+    rest = min(plan.polish / (1.0 - plan.polish) * spent, seconds - spent)
+    if net is not None and rest > judged:
+        yield from polish(net, data.x, data.y, rest, seed)
 
 
 def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
@@ -102,19 +108,21 @@ def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
     def weights(stored: tuple[int, ...], _: int) -> GridWeights:
         return GridWeights(stored, plan.levels, sample.generator, plan.spread)
 
-    def part(share: float) -> Iterator[float]:
-        return schedule(share * plan.steps, share * seconds)
-
+    begin = time.monotonic()
     model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights, sample.square)
     model.calibrate(sample.some())
     if plan.price:
-        yield from squeeze(model, plan, sample, part(1.0))
+        yield from squeeze(model, plan, sample, schedule(plan.steps, seconds))
         return
-    twin = FloatTwin(model, sample.generator)
-    for _ in learn(twin, sample, plan.density, part(plan.warm)):
+    twin, looks = FloatTwin(model, sample.generator), 0
+    for _ in learn(
+        twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)
+    ):
+        looks += 1
         yield State(None, 1.0)
-    twin.fold(sample.some(), plan.spread, needs(twin, sample))
-    yield from settle(model, plan, sample, part(1 - plan.warm))
+    twin.fold(sample.some(), plan.spread, needs(twin, sample, min(_LOOKS, 5 * looks)))
+    left = max(begin + seconds - time.monotonic(), _LEAST * seconds)
+    yield from settle(model, plan, sample, schedule((1 - plan.warm) * plan.steps, left))
 
 
 def schedule(steps: float, seconds: float) -> Iterator[float]:
@@ -144,19 +152,19 @@ def learn(
             yield
 
 
-def needs(twin: FloatTwin, sample: Sample) -> dict[str, list[Tensor]]:
+def needs(twin: FloatTwin, sample: Sample, batches: int = _LOOKS) -> dict[str, list[Tensor]]:
     """Mean squared gradients of each layer's numbers: how much the loss minds errors."""
     twin.eval()
     trained = {key: twin.numbers(key) for key in twin.weights}
     found = {key: [torch.zeros_like(part) for part in layer] for key, layer in trained.items()}
-    for _ in range(_LOOKS):
+    for _ in range(batches):
         rows = sample.rows()
         twin.zero_grad()
         sample.loss(twin(sample.pixels[rows].float()), rows).backward()  # type: ignore[no-untyped-call]
         for key, layer in trained.items():
             for numbers, squares in zip(layer, found[key], strict=True):
                 assert numbers.grad is not None
-                squares += numbers.grad.square() / _LOOKS
+                squares += numbers.grad.square() / batches
     return found
 
 
