@@ -74,7 +74,7 @@ def teacher_scores(model: Any, data: Dataset) -> Tensor:
     """[m, at least classes] scores of a net to imitate on its sample."""
     if isinstance(model, Network):
         batches = (as_floats(data.x[s : s + _BATCH]) for s in range(0, len(data), _BATCH))
-        scores = torch.cat([model.forward(batch.to(model.dtype)) for batch in batches])
+        scores = torch.cat([model.forward(x.to(model.device, model.dtype)).cpu() for x in batches])
     else:
         scores = score(model, data.x, classes=data.classes, describe="f's scores").float()
     if scores.shape[1] < data.classes:

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,12 @@ def add_net(parser: Any, name: str = "net", meaning: str = NET, **more: Any) -> 
     constants = "MEAN,STD that stood before the net in its training, such as 0.1307,0.3081; with"
     colons = "a number a channel 0.5:0.4:0.4,0.2:0.2:0.2 (images are divided by 255 before)"
     add_word(parser, "--normalise", "MEAN,STD", f"{constants} {colons}")
+    add_device(parser)
+
+
+def add_device(parser: Any) -> None:
+    where = "where NET runs: cpu, cuda, cuda:1, mps or auto (default: cpu)"
+    add_word(parser, "--device", "DEV", where)
 
 
 def add_examples(parser: Any, what: str, default: str = "what some minutes allow") -> None:
@@ -155,8 +162,8 @@ def say_if_doubtful(net: LoadedNet, data: Dataset, error: float) -> None:
 
 def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
     """BadInput where a flag says how to load a net that is not there."""
-    if args.net is None and (args.weights or args.trust or args.normalise):
-        flags = "--weights, --trust and --normalise"
+    if args.net is None and (args.weights or args.trust or args.normalise or args.device):
+        flags = "--weights, --trust, --normalise and --device"
         raise BadInput(f"{flags} say how to load a net; give {name} as well")
     nets = [net for net in (args.net, getattr(args, "beside", None)) if net is not None]
     if args.trust:
@@ -187,10 +194,12 @@ def check_certificate(path: str) -> None:
 def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
     from cushion.compressors.file import is_compressed, load_compressed
     from cushion.nets.batches import as_batch
+    from cushion.nets.devices import find_device, placed
     from cushion.nets.loading.weights import LoadedNet, load_net
     from cushion.nets.network import NetworkModule
     from cushion.nets.normalise import normalise_words, parse_normalise
 
+    device = None if args.device is None else find_device(args.device)
     if is_certificate(args.net):
         how = "check it with cushion verify, or see what it states with cushion inspect"
         raise BadInput(f"{args.net} is a certificate and not a NET; {how}")
@@ -198,6 +207,9 @@ def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
         for flag in (name for name in ("weights", "normalise") if getattr(args, name)):
             said = f"--{flag} does not go with {args.net}, a compressed net"
             raise BadInput(f"{said}, which has all its numbers in it; leave it out")
+        if device is not None:
+            said = f"--device does not go with {args.net}, a compressed net"
+            raise BadInput(f"{said}, which is rebuilt on the CPU; leave it out")
         return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
     known: dict[str, Any] = {"rows": as_batch(data.x[:2]), "classes": data.classes}
     if args.normalise is not None:
@@ -206,7 +218,10 @@ def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
     net = load_net(args.net, weights=args.weights, trust=args.trust, **known)
     for sentence in net.remarks:
         note(sentence)
-    return net
+    if device is None:
+        return net
+    init = None if net.init is None else placed(net.init, device)
+    return replace(net, module=placed(net.module, device), init=init)
 
 
 @contextmanager

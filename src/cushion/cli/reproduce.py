@@ -37,7 +37,9 @@ def add_parser(verbs: Any) -> None:
     records = "train and measure nothing: pages from OUT/records alone"
     add_switch(parser, "--from-records", records)
     add_switch(parser, "--svg", "draw the pictures as SVG besides PNG")
-    parser.add_argument("--device", default="cpu", metavar="DEV", help="cpu (default) or cuda")
+    parser.add_argument(
+        "--device", default="cpu", metavar="DEV", help="cpu (default), cuda, cuda:1, mps or auto"
+    )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="default 0")
 
 

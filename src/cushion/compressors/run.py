@@ -35,6 +35,7 @@ from cushion.measures.norms.layers import squared_distance
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import traced
 from cushion.nets.classifier import behind
+from cushion.nets.devices import placed
 from cushion.nets.network import Network
 from cushion.nets.normalise import Normalise
 from cushion.progress import plan, working
@@ -57,6 +58,7 @@ def compress(
     report: Report | None = None,
     init: nn.Module | None = None,
     normalise: Normalise | None = None,
+    device: str | None = None,
     **options: Value,
 ) -> Compressed[Any]:
     """Search for a net with a small Occam bound on `data`, or compress `model`, as the method says.
@@ -66,12 +68,15 @@ def compress(
     which part of the work is done and the best bound so far. All other methods compress the model
     and check what their lemmas promise; `init` is the model before its training, for
     `from_initialisation`. `normalise`, a pair (mean, std), puts (x - mean) / std before the model.
+    `device` (cpu, cuda, cuda:1, mps, auto) runs a copy of the model there; None: where it is.
 
     The seed makes everything repeatable; where it makes a helper string it is written into the net
     and paid. `holdout` is read only at the end. The method's own options are the fields of its
     Options; None means not given.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    if device is not None and model is not None:
+        model, init = placed(model, device), None if init is None else placed(init, device)
     if normalise is not None:
         data = as_dataset(data)
         model = behind(model, normalise, data.shape)

@@ -116,7 +116,7 @@ def _shard(
     rows: slice,
 ) -> Accumulators[tuple[int, int, str | int]]:
     """Under (noise, source, what): "rho" and "norm" by example, the smallest ρ a later layer."""
-    x = as_floats(data.x[rows]).to(net.dtype)
+    x = as_floats(data.x[rows]).to(net.device, net.dtype)
     line, clean = Linearisation(net, x), Activations(net, x)
     hatted = {law: Activations(other, x) for law, other in noisy.items()}
     found: dict[tuple[int, int, str | int], Samples | Smallest] = {}
