@@ -4,6 +4,7 @@ truly.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,22 @@ def test_each_is_replayed_on_the_real_data(path: Path) -> None:
     verdict = cushion.verify(path, *cushion.load_pair(path.stem))
     assert verdict.ok
     assert verdict.level == "replay"
+
+
+def test_the_default_time_reaches_what_the_record_says() -> None:
+    """Of `cushion certify --data mnist -o x`: at most 15 %."""
+    path = RECORDS / "default-time" / "mnist.cushion"
+    claim = claim_of(path)
+    assert cushion.verify(path, None).level == "message"
+    told = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    stated = {name: getattr(claim, name) for name in ("bound", "errors", "m", "bits", "delta")}
+    assert stated.items() <= told.items()
+    assert float(claim.bound) <= 0.15
+    assert claim.made_with["minutes"] == told["minutes"] == 5
+    assert "--minutes" not in told["command"]
+    assert claim.data_fingerprint == claim_of(RECORDS / "mnist.cushion").data_fingerprint
+    for page in (RECORDS / "README.md", RECORDS.parent.parent / "docs" / "certify.md"):
+        assert percent_up(claim.bound) in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
