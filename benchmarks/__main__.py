@@ -27,7 +27,6 @@ NAMES = (
     "measure_set",
     "replay",
     "loading",
-    "large_data",
     "stability_memory",
     "compressing",
     "pruning",

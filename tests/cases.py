@@ -27,7 +27,7 @@ class Case:
     name: str
     factory: Callable[[], nn.Module]
     input_shape: tuple[int, ...]
-    layers: str  # one letter each: l(inear), c(onv2d), b(atchnorm)
+    layers: str  # one letter each: l(inear), c(onv2d, conv), b(atchnorm), s(cale), p(ositionwise)
     chain: bool = True
 
     def module(self) -> nn.Module:
@@ -388,8 +388,138 @@ CASES: tuple[Case, ...] = (
 )
 
 
+class Shuffled(nn.Module):
+    """Halves of the channels: one passes, one is convolved; then the channels of both alternate. It
+    asserts shapes and decides by them, as published nets do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 3, padding=1, groups=2)
+        self.fc = nn.Linear(4, 3)
+        self.register_buffer("mean", torch.tensor([0.5, 0.1, -0.3, 0.2]).reshape(1, 4, 1, 1))
+        self.register_buffer("std", torch.tensor([0.5, 2.0, 0.25, 1.5]).reshape(1, 4, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == 4, f"four channels, not {x.shape[1]}"
+        torch._assert(x.dim() == 4, "a batch of images")
+        x = (x - self.mean) / self.std
+        first, second = x.chunk(2, dim=1)
+        x = torch.cat([first, F.relu(self.conv(second))], 1)
+        batch, channels, height, width = x.size()
+        x = x.view(batch, 2, channels // 2, height, width).transpose(1, 2).contiguous()
+        x = x.view(batch, -1, height, width)
+        x = x.mean([2, 3]) if x.shape[-1] > 1 else x.flatten(1)
+        return self.fc(x)
+
+
+class TextNet(nn.Module):
+    """Convolutions over a sequence of vectors, the maximum over time, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(4, 5)
+        self.conv = nn.Conv1d(5, 6, 3, padding=1, stride=2)
+        self.norm = nn.BatchNorm1d(6)
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.mix(x)).permute(0, 2, 1)
+        return self.fc(torch.max(F.relu(self.norm(self.conv(x))), dim=2).values)
+
+
+class UNet(nn.Module):
+    """Down, up again with a shortcut, and a mean over positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(2, 3, 3, stride=2, padding=1)
+        self.up = nn.ConvTranspose2d(3, 2, 3, stride=2, padding=1, output_padding=1)
+        self.out = nn.Conv2d(5, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.leaky_relu(self.down(x), 0.2)
+        wide = F.interpolate(y, scale_factor=2)
+        z = torch.cat([F.relu(self.up(y)), wide], 1)
+        return self.out(F.pad(z, (1, 0, -1, 2))[:, :, :-1, 1:]).mean(dim=(2, 3))
+
+
+def _activated(activation: nn.Module) -> Callable[[], nn.Module]:
+    return _sequential(nn.Linear(5, 6), activation, nn.Linear(6, 3))
+
+
+# operations beyond ReLU nets: suites about theorems of ReLU nets do not read these
+WIDER: tuple[Case, ...] = (
+    *(
+        Case(type(activation).__name__.lower(), _activated(activation), (5,), "ll")
+        for activation in (
+            nn.ReLU6(),
+            nn.Hardtanh(-0.5, 0.25),
+            nn.LeakyReLU(0.3),
+            nn.Hardswish(),
+            nn.Hardsigmoid(),
+            nn.GELU(),
+            nn.SiLU(),
+            nn.Mish(),
+            nn.Tanh(),
+            nn.Sigmoid(),
+            nn.Softplus(),
+            nn.Softsign(),
+            nn.LogSigmoid(),
+            nn.ELU(0.7),
+            nn.CELU(0.6),
+            nn.SELU(),
+        )
+    ),
+    Case("gelu-tanh", _activated(nn.GELU("tanh")), (5,), "ll"),
+    Case(
+        "prelu",
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 2), nn.PReLU(3, init=-0.6), nn.Flatten(), nn.Linear(12, 3)
+        ),
+        (2, 3, 3),
+        "cl",
+    ),
+    Case("shuffled", Shuffled, (4, 4, 5), "scl", chain=False),
+    Case("text", TextNet, (7, 4), "pcl"),
+    Case("unet", UNet, (2, 6, 6), "ccc", chain=False),
+    Case(
+        "sequence",
+        _sequential(
+            nn.Conv1d(2, 4, 3, dilation=2),
+            nn.ReLU(),
+            nn.MaxPool1d(2, 1),
+            nn.Conv1d(4, 2, 2, groups=2),
+            nn.AvgPool1d(2),
+            nn.AdaptiveAvgPool1d(2),
+            nn.Flatten(),
+            nn.Linear(4, 3),
+        ),
+        (2, 12),
+        "ccl",
+    ),
+    Case(
+        "circular",
+        _sequential(
+            nn.Conv2d(2, 2, 3, padding=(1, 2), padding_mode="circular"),
+            nn.ReLU(),
+            nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"),
+            nn.Flatten(),
+        ),
+        (2, 4, 4),
+        "cc",
+    ),
+    Case(
+        "volume",
+        _sequential(nn.Conv3d(1, 2, 2), nn.BatchNorm3d(2), nn.ReLU(), nn.Flatten()),
+        (1, 3, 2, 3),
+        "c",
+    ),
+)
+
+
 def traced(name: str) -> Network:
-    return next(case for case in CASES if case.name == name).network()
+    return next(case for case in (*CASES, *WIDER) if case.name == name).network()
 
 
 @dataclass(frozen=True)
@@ -403,7 +533,7 @@ class Layer:
         return traced(self.case).affine_layers[self.place].affine.operator
 
 
-LAYERS = [Layer(case.name, place) for case in CASES for place in range(len(case.layers))]
+LAYERS = [Layer(case.name, place) for case in (*CASES, *WIDER) for place in range(len(case.layers))]
 
 
 def every(operators: list[Operator | Layer]) -> pytest.MarkDecorator:

@@ -1,4 +1,6 @@
-"""An operation is one file: a LeakyReLU written here as such a file would be goes all the way."""
+"""An operation is one file: RReLU, in eval mode a leaky ReLU, written here as such a file would be
+goes all the way.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,10 @@ SHAPE = (2, 6, 6)
 
 @pytest.fixture
 def leaky() -> Iterator[None]:
-    """LeakyReLU is understood inside a test, and nowhere else."""
+    """RReLU is understood inside a test, and nowhere else."""
 
     @dataclass(frozen=True)
-    class LeakyReLU(Operation):
+    class RReLU(Operation):
         slope: float
 
         def __call__(self, x: Tensor) -> Tensor:
@@ -58,12 +60,12 @@ def leaky() -> Iterator[None]:
         def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> Operation:
             return cls(float(entry["slope"]))
 
-    @traces(nn.LeakyReLU)
-    def leaky_relu(x: Any, negative_slope: float, inplace: bool = False) -> Step:
-        return Step("leaky relu", (feature(x),), lambda _: LeakyReLU(negative_slope))
+    @traces(nn.RReLU)
+    def rrelu(x: Any, lower: float, upper: float, inplace: bool = False) -> Step:
+        return Step("leaky relu", (feature(x),), lambda _: RReLU((lower + upper) / 2))
 
     yield
-    del OPERATIONS["LeakyReLU"], MODULES[nn.LeakyReLU]
+    del OPERATIONS["RReLU"], MODULES[nn.RReLU]
 
 
 def module() -> nn.Module:
@@ -71,7 +73,7 @@ def module() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(2, 3, 3),
         nn.BatchNorm2d(3),
-        nn.LeakyReLU(0.25),
+        nn.RReLU(0.125, 0.375),
         nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Linear(12, 3),
@@ -79,7 +81,7 @@ def module() -> nn.Module:
 
 
 def test_without_its_file_an_operation_is_refused() -> None:
-    with pytest.raises(Unsupported, match="its activation is not a ReLU"):
+    with pytest.raises(Unsupported, match="its activation has no rule"):
         cushion.trace(module(), SHAPE)
 
 
@@ -108,13 +110,13 @@ def test_one_file_is_stored_and_bounded() -> None:
     text = json.dumps(describe_graph(net))
     assert json.dumps(describe_graph(rebuild_graph(json.loads(text), "it"))) == text
     assert [level.count for level in decisions(net)] == [3 * 4 * 4, 3 * 2 * 2 * 4 * 3, 3 * 2]
-    plain = nn.Sequential(*(nn.ReLU() if isinstance(m, nn.LeakyReLU) else m for m in module()))
+    plain = nn.Sequential(*(nn.ReLU() if isinstance(m, nn.RReLU) else m for m in module()))
     assert path_norms(net, [2.0]) == path_norms(cushion.trace(plain, SHAPE), [2.0])
 
 
 def test_a_stored_operation_that_nobody_knows_is_refused() -> None:
     graph = describe_graph(cushion.trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), (4,)))
-    for name in ("LeakyReLU", "Pool", "Join", "Operation", 3, ["ReLU"]):
+    for name in ("RReLU", "Pool", "Join", "Operation", 3, ["ReLU"]):
         graph["nodes"][2]["op"] = name
         with pytest.raises(Malformed, match="describes no net that can be run"):
             rebuild_graph(graph, "it")

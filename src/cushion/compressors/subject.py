@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cushion.compressors.perturbations import overlap
 from cushion.data import Dataset
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.one_pass import one_pass
 from cushion.measures.probing import check_scores, chosen_rows, stream
@@ -25,7 +25,7 @@ from cushion.measures.stability.noise import Noise
 from cushion.measures.stability.smoothness import measure_smoothness
 from cushion.measures.table import measure
 from cushion.nets.network import Network
-from cushion.nets.operators import Conv2d
+from cushion.nets.operators import Conv2d, ConvNd, Positionwise
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.net_facts import SampleFacts, gather, look_at
 from cushion.theorems.noise_stability import LayerStabilityFacts, StabilityFacts
@@ -36,8 +36,16 @@ _K = 1000
 
 
 def check_weights(net: Network) -> None:
-    """BadInput where a weight is no number."""
+    """BadInput where a weight is no number, Unsupported for layers that no compressor takes."""
     for node in net.affine_layers:
+        if isinstance(node.affine.operator, ConvNd | Positionwise):
+            what = (
+                "a transposed convolution, one of sequences or volumes, or a layer at each position"
+            )
+            said = (
+                f"layer {node.name} is {what}, and compressors take Linear and Conv2d layers only"
+            )
+            raise Unsupported(f"{said}; `cushion certify` needs no compressor")
         for part in (node.affine.operator.weight, node.affine.bias):
             if part is not None and not bool(torch.isfinite(part).all()):
                 why = "a weight or bias is infinite or not a number; check how it was trained"

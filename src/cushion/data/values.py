@@ -102,10 +102,9 @@ def _as_fields(
 
 
 def _is_ragged(values: Any) -> bool:
-    """Whether the values are themselves lists or arrays."""
-    if not isinstance(values, (list, tuple, np.ndarray)) or len(values) == 0:
-        return False
-    return hasattr(values[0], "__len__") and not isinstance(values[0], (str, bytes, Mapping))
+    return isinstance(values, (list, tuple)) or (
+        isinstance(values, np.ndarray) and len(values) > 0 and np.ndim(values[0]) > 0
+    )
 
 
 def _kind(x: NDArray[Any]) -> str:

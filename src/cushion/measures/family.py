@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cushion.data import Dataset
     from cushion.measures.records import MeasureTable
-    from cushion.nets.network import Network
+    from cushion.nets.network import Network, Premise
     from cushion.nets.view import Way
 
 Weights: TypeAlias = Literal["trained", "initial", "random"]  # whose weights a table is about
@@ -81,7 +81,8 @@ class Family:
     """A family of measures: what it computes, and what of it is asked, kept and shown.
 
     layer and net: records of what it adds to each layer's row and to the whole net; all of it is
-    None or () where it was not measured. ways: how it can see a net (`nets.view`). sees: what it
+    None or () where it was not measured. ways: how it can see a net (`nets.view`). premises: what
+    its definitions or theorems ask of every operation of a traced net. sees: what it
     needs of the one pass over the data. brings: families that come with it. effort: about how long
     it takes beside the others. title: of its
     options on the command line. claims: what a paper says of trained nets, on a net and the one
@@ -95,6 +96,7 @@ class Family:
     layer: type[Record] | None = None
     net: type[Record] | None = None
     ways: tuple[Way, ...] = ("trace",)
+    premises: tuple[Premise, ...] = ()
     sees: frozenset[Literal["norms", "margins"]] = frozenset()
     brings: tuple[str, ...] = ()
     effort: float = 1.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
 from cushion.measures.families import FAMILIES
 from cushion.measures.family import Context, Family, Found
 from cushion.measures.margins import MarginOptions
@@ -167,7 +167,21 @@ def _seen(
     able = tuple(family for family in families if way_of(net) in family.ways)
     why = untraced or f"it cannot see a net by its {way_of(net)}"
     left = tuple(LeftOut(one.name, why) for one in families if one not in able)
-    return net, able, left
+    lacking = {one.name: _lacking(net, one) for one in able}
+    if named and (said := next(filter(None, lacking.values()), "")):
+        raise Unsupported(said)
+    left += tuple(LeftOut(name, said) for name, said in lacking.items() if said)
+    return net, tuple(one for one in able if not lacking[one.name]), left
+
+
+def _lacking(net: View, family: Family) -> str:
+    """Which premise of the family a traced net lacks, and where; "" if none."""
+    if not isinstance(net, Network):
+        return ""
+    said = (net.lacks(premise, f"the family {family.name}") for premise in family.premises)
+    why = next(filter(None, said), "")
+    seen_by_hooks = why and "hooks" in family.ways
+    return f"{why}; `way` = hooks measures it between blocks" if seen_by_hooks else why
 
 
 def traced(model: nn.Module | Network, data: Dataset) -> Network:

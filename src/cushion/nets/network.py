@@ -34,6 +34,16 @@ class Node:
         return self.op
 
 
+# properties of operations that definitions and theorems rely on
+Premise: TypeAlias = Literal["homogeneous", "piecewise_linear", "rectifies", "contracts"]
+_LACKING: dict[Premise, str] = {
+    "homogeneous": "is not positively homogeneous: f(c x) = c f(x) fails for some c > 0",
+    "piecewise_linear": "is not piecewise linear",
+    "rectifies": "neither is linear nor passes its input or 0, as ReLU does",
+    "contracts": "is not positively homogeneous with slopes of at most 1",
+}
+_INSTEAD = "margins, norms, tails and sharpness do not need that"
+
 Stage: TypeAlias = Literal["input", "linear", "output"]
 Observer: TypeAlias = Callable[[Node, Stage, Tensor], None]
 Layer: TypeAlias = Callable[[Node, Tensor], Tensor]
@@ -176,6 +186,20 @@ class Network:
         if not self.is_chain:
             raise Unsupported(f"the net is not a chain of layers: {self.not_a_chain_because}")
         return self.affine_layers
+
+    def lacks(self, premise: Premise, asks: str) -> str:
+        """One sentence about the first operation without a premise of what `asks`, or ""."""
+        held = (isinstance(node.op, Affine) or getattr(node.op, premise) for node in self.nodes[1:])
+        node = next((n for n, ok in zip(self.nodes[1:], held, strict=True) if not ok), None)
+        if node is None:
+            return ""
+        said = f"{node.name} ({type(node.op).__name__.lower()}) {_LACKING[premise]}"
+        return f"{asks} holds for nets without such layers only: {said}; {_INSTEAD}"
+
+    def require(self, premise: Premise, asks: str) -> None:
+        """Unsupported, naming the layer and the premise, where an operation does not have it."""
+        if said := self.lacks(premise, asks):
+            raise Unsupported(said)
 
     def with_affine(self, changes: Mapping[int, Affine]) -> Network:
         """The same graph with other affine maps at the given node indices."""

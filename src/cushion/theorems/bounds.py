@@ -24,7 +24,7 @@ from cushion.nets.classifier import normalised
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
 from cushion.nets.normalise import Constants
-from cushion.nets.view import see, way_of
+from cushion.nets.view import Way, see, way_of
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.progress import working
 from cushion.theorems import pac_bayes
@@ -96,6 +96,9 @@ def bounds(
         model = normalised(model, *normalise, sample.shape)
         init = None if init is None else normalised(init, *normalise, sample.shape)
     net, untraced = see(model, sample, ("trace", "hooks"))
+    if isinstance(net, Network) and (said := net.lacks("contracts", "every bound by norms")):
+        by_hooks: tuple[Way, ...] = ("hooks",)
+        net, untraced = see(model, sample, by_hooks).net, said
     if not net.parameters:
         raise Unsupported(untraced)
     initial = None if init is None else see(init, sample, (way_of(net),)).net

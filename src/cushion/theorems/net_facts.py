@@ -73,6 +73,7 @@ def gather(
     epsilon: float,
 ) -> NetFacts:
     """The theorems' numbers; `table` holds at least the families norms and paths."""
+    net.require("contracts", "every bound by norms")
     margin = epsilon_margin(seen.margins, epsilon)
     starts = [None] * len(net.affine_layers) if initial is None else initial.affine_layers
     size = math.prod(net.input_shape)
@@ -118,10 +119,10 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Node | None) -> 
     assert row.operator_frobenius is not None
     assert row.spectral is not None
     assert row.spectral_upper is not None
-    zero = torch.zeros(operator.output_shape[0], dtype=torch.float64)
+    zero = torch.zeros(operator.channels, dtype=torch.float64)
     starting = zero if start is None or start.affine.bias is None else start.affine.bias.double()
     bias = zero if node.affine.bias is None else node.affine.bias.double()
-    root = math.sqrt(math.prod(operator.output_shape[1:]))
+    root = math.sqrt(operator.output_size // operator.channels)
     changed = root * float(torch.linalg.vector_norm(bias - starting))
     two, sup = _after(net, node)
     return LayerFacts(
@@ -162,6 +163,7 @@ def decisions(net: Network) -> list[Decisions]:
     Between them every value is a polynomial in the parameters, of a degree that grows by one with
     each affine layer.
     """
+    net.require("piecewise_linear", "the bound by counting labellings")
     degree = {0: 0}
     before: dict[int, frozenset[int]] = {0: frozenset()}
     levels = []

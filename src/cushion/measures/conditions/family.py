@@ -72,6 +72,7 @@ FAMILY = Family(
     "conditions of Theorem 1 (Neyshabur 2017)",
     ConditionOptions,
     net=ConditionsOfNet,
+    premises=("rectifies",),
     effort=5,
     views=_views,
 )

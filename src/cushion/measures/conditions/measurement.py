@@ -40,6 +40,7 @@ def measure_conditions(
     if not net.is_chain:
         why = f"the conditions are about chains of layers, and {net.not_a_chain_because}"
         return replace(record, not_measured_because=why)
+    net.require("rectifies", "Theorem 1 of Neyshabur 2017")
     plan = interaction.plan_pushes(net, options.probes, method)
     # the 1/μ of all triples, about depth³/6, are kept for each example
     affordable = max(1, int(_BUDGET / plan.multiplications))

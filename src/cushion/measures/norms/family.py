@@ -91,5 +91,12 @@ NORMS = Family(
     views=_show_norms,
     **_WEIGHTS,
 )
-PATHS = Family("paths", _measure_paths, net=NetPaths, views=_show_paths, effort=0.2)
+PATHS = Family(
+    "paths",
+    _measure_paths,
+    net=NetPaths,
+    premises=("contracts",),
+    views=_show_paths,
+    effort=0.2,
+)
 SPECTRA = Family("spectra", _measure_spectra, layer=LayerSpectra, views=_show_spectra, **_WEIGHTS)

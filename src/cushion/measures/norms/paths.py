@@ -62,6 +62,7 @@ def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Sc
     for p in exponents:
         if not 1 <= p < math.inf:
             raise BadInput(f"a path norm needs a finite p of at least 1, not {p}")
+    net.require("contracts", "a path norm")
     channels, height, width = as_map(net.nodes[-1].shape)
     start = PathSums(np.ones((channels, 1, 1)), (0,) * height, (0,) * width)
     found: list[dict[int, PathSums]] = [{net.nodes[-1].index: start} for _ in exponents]
@@ -76,7 +77,8 @@ def _totals(net: Network, exponents: Sequence[float]) -> list[tuple[_Scaled, _Sc
                 biases = powers.of_vector(node.op.bias)
                 for terms, one, (bias, lacks) in zip(from_biases, sums, biases, strict=True):
                     if one is not None:
-                        terms.append(_Scaled(float(bias @ one.per_channel()), one.exponent + lacks))
+                        units = node.op.operator.channel_sums(one)
+                        terms.append(_Scaled(float(bias @ units), one.exponent + lacks))
             before = node.op.operator.sums_before(sums, powers)
             handed = [[one and one.in_range()] for one in before]
         else:

@@ -24,7 +24,7 @@ from cushion.measures.sharpness.records import ExpectedSharpness, SharpnessPoint
 from cushion.measures.sharpness.rule import NoiseRule
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network
-from cushion.nets.operators import Conv2d, Linear, LocalConv2d
+from cushion.nets.operators import Diagonal, Linear
 from cushion.progress import progress, working
 
 _STACK = 1024  # rows that pass the net together: enough for matrix products at full speed
@@ -156,7 +156,7 @@ def count_noisy_errors(
     independent. Random: rows and noise, from `seed`; the same for all sigmas.
     """
     operators = [node.affine.operator for node in net.affine_layers]
-    shared = any(isinstance(one, Conv2d | LocalConv2d) for one in operators)
+    shared = not all(isinstance(one, Linear | Diagonal) for one in operators)
     independent = not shared and not isinstance(net, HookedNet)
     noisy = noisy_passes(net, NoiseRule(0.0, 1.0))
     stack = min(draws, _STACK if independent else _KERNELS)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cushion.measures.stability.records import EffectiveParameters
 from cushion.nets.network import Network, Node, Stage
-from cushion.nets.operators import Conv2d, LocalConv2d
+from cushion.nets.operators import Conv2d, ConvNd, LocalConv2d
 
 Values: TypeAlias = NDArray[np.float64]  # one number per example
 # ‖φ(x^{i-1})‖, ‖A^i φ(x^{i-1})‖, ‖x^i‖ by node index and stage, from the one pass
@@ -91,7 +91,9 @@ class LayerTerms:
         operator = self.node.affine.operator
         if isinstance(operator, LocalConv2d):
             return float(operator.overlap)
-        if not isinstance(operator, Conv2d):
+        if isinstance(operator, ConvNd) and operator.transposed:
+            return float(math.prod(operator.weight.shape[2:]))
+        if not isinstance(operator, Conv2d | ConvNd):
             return 1.0
         sides = zip(operator.weight.shape[2:], operator.stride, strict=True)
         return float(math.prod(-(-taps // step) for taps, step in sides))

@@ -148,6 +148,7 @@ FAMILY = Family(
     StabilityOfNet,
     effort=20,
     ways=("trace", "hooks"),
+    premises=("homogeneous",),  # J x^i is the output without bias, as Arora's lemmas use it
     sees=frozenset({"norms"}),
     brings=("spectra",),  # noise spreads over the whole spectrum
     views=_views,

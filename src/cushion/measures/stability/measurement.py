@@ -120,6 +120,7 @@ def _pairs(
     net: Network, data: Dataset, norms: OnePass, options: StabilityOptions, noises: int
 ) -> tuple[_Passes, Dataset]:
     """All pairs of layers on as many rows as were asked for, or are affordable; and those rows."""
+    net.require("homogeneous", "noise stability")
     plan = plan_jacobians(net, options.probes, options.method)
     costs = [node.affine.operator.multiplications for node in net.affine_layers]
     onwards = sum(at * cost for at, cost in enumerate(costs))  # a vector from every layer on

@@ -81,7 +81,7 @@ def idle_affine(name: str, module: Any) -> Iterator[tuple[str, Affine]]:
         rows = [*zip(names, weights, biases, strict=True)]
         rows.append(("out", module.out_proj.weight, module.out_proj.bias))
         for part, weight, bias in rows:
-            own = None if bias is None else bias.detach()
+            own: Tensor | None = None if bias is None else bias.detach()
             yield f"{name}.{part}_proj", Affine(Linear(weight.detach()), own, "attention")
     elif isinstance(module, nn.RNNBase):
         for part, value in module.named_parameters(recurse=False):

@@ -9,16 +9,32 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from cushion.errors import BadInput
 from cushion.nets.entries import flag, sides
 from cushion.nets.operations.operation import Operation, Shape, Unchanging
-from cushion.nets.operations.vocabulary import Refused, Step, feature, pair, tensor, traces
-from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator
-from cushion.nets.operators.conv2d import same_padding
+from cushion.nets.operations.selections import Pad
+from cushion.nets.operations.vocabulary import Refused, Step, feature, tensor, traces
+from cushion.nets.operators import (
+    Conv2d,
+    ConvNd,
+    Diagonal,
+    Linear,
+    Operator,
+    Positionwise,
+    convolution,
+)
 
 # kind -> the operator that a layer of that kind has, if it was not compressed to something else
-KINDS: dict[str, type[Operator]] = {"linear": Linear, "conv2d": Conv2d, "batchnorm": Diagonal}
+KINDS: dict[str, type[Operator]] = {
+    "linear": Linear,
+    "positionwise": Positionwise,  # a linear layer on the last axis of a map
+    "conv2d": Conv2d,
+    "conv": ConvNd,  # any other convolution
+    "batchnorm": Diagonal,
+    "scale": Diagonal,  # constants that multiply, or are added
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,29 +97,35 @@ def role(kind: str) -> str:
     return f"affine ({kind})"
 
 
+def _affine(kind: str, operator: Operator, bias: Tensor | None) -> Affine:
+    """Its kind is the rule's, unless that names another operator."""
+    if type(operator) is not KINDS[kind]:
+        kind = next(name for name, made in KINDS.items() if made is type(operator))
+    return Affine(operator, bias, kind)
+
+
 def _step(kind: str, x: Any, bias: Any, operator: Callable[[Shape], Operator]) -> Step:
     bias = None if bias is None else tensor(bias)
-    return Step(role(kind), (feature(x),), lambda shape: Affine(operator(shape), bias, kind))
+    return Step(role(kind), (feature(x),), lambda shape: _affine(kind, operator(shape), bias))
 
 
-@traces(nn.Linear, F.linear)
+@traces(nn.Linear, NonDynamicallyQuantizableLinear, F.linear)
 def linear(x: Any, weight: Any, bias: Any = None) -> Step:
-    """x Wᵀ + b on vectors."""
+    """x Wᵀ + b on vectors, or on the last axis of a map, once per position."""
     weight = tensor(weight)
 
-    def operator(shape: Shape) -> Linear:
-        if len(shape) != 1:
-            reason = f"it reads the last axis of a feature map of shape {shape}, once per position"
-            raise Refused(reason, "flatten the map before it, or use a 1x1 Conv2d")
-        if shape[0] != (reads := weight.shape[1]):
-            raise BadInput(f"it reads {reads} numbers but gets {shape[0]}; check the input shape")
-        return Linear(weight)
+    def operator(shape: Shape) -> Operator:
+        if shape[-1] != (reads := weight.shape[1]):
+            raise BadInput(f"it reads {reads} numbers but gets {shape[-1]}; check the input shape")
+        return Linear(weight) if len(shape) == 1 else Positionwise(weight, shape)
 
     return _step("linear", x, bias, operator)
 
 
 @traces(nn.Conv2d, F.conv2d, torch.conv2d)
-def conv2d(
+@traces(nn.Conv1d, F.conv1d, torch.conv1d)
+@traces(nn.Conv3d, F.conv3d, torch.conv3d)
+def conv(
     x: Any,
     weight: Any,
     bias: Any = None,
@@ -113,21 +135,55 @@ def conv2d(
     groups: int = 1,
     padding_mode: str = "zeros",
 ) -> Step:
-    weight, steps, spread = tensor(weight), pair(stride), pair(dilation)
-    if padding == "same":
-        zeros = same_padding((weight.shape[2], weight.shape[3]), spread)
-    else:
-        high, wide = pair(0 if padding == "valid" else padding)
-        zeros = (high, high, wide, wide)
-    if padding_mode != "zeros" and any(zeros):
-        raise Refused(f"it pads with padding_mode={padding_mode!r}", "use padding_mode='zeros'")
+    """With a padding other than zeros, what it repeats becomes an operation of its own."""
+    weight = tensor(weight)
+    kind = "conv2d" if weight.ndim == 4 else "conv"
+    plain = padding_mode == "zeros"
 
-    def operator(shape: Shape) -> Conv2d:
-        return Conv2d(weight, shape, steps, zeros, spread, groups)
+    def operator(shape: Shape) -> Operator:
+        zeros = padding if plain else 0
+        options = {"stride": stride, "padding": zeros, "dilation": dilation, "groups": groups}
+        return convolution(weight, shape, **options)
 
-    return _step("conv2d", x, bias, operator)
+    step = _step(kind, x, bias, operator)
+    if plain:
+        return step
+    like = convolution(weight, _readable(weight, groups), padding=padding, dilation=dilation)
+    zeros = like.padding
+    sides = tuple(side for at in range(len(zeros) - 2, -1, -2) for side in zeros[at : at + 2])
+    first = Step("pad", step.inputs, lambda _: Pad(sides, padding_mode))
+    return replace(first, then=replace(step, inputs=())) if any(sides) else step
 
 
+def _readable(weight: Tensor, groups: int) -> Shape:
+    """Some shape that a convolution with this weight can read."""
+    return weight.shape[1] * groups, *(1 << 12 for _ in weight.shape[2:])
+
+
+@traces(nn.ConvTranspose2d, F.conv_transpose2d, torch.conv_transpose2d)
+@traces(nn.ConvTranspose1d, F.conv_transpose1d, torch.conv_transpose1d)
+@traces(nn.ConvTranspose3d, F.conv_transpose3d, torch.conv_transpose3d)
+def conv_transpose(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Step:
+    weight = tensor(weight)
+
+    def operator(shape: Shape) -> Operator:
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        made = {"transposed": True, "output_padding": output_padding}
+        return convolution(weight, shape, **options, **made)
+
+    return _step("conv", x, bias, operator)
+
+
+@traces(nn.BatchNorm3d)
 @traces(nn.BatchNorm1d, nn.BatchNorm2d, F.batch_norm)
 def batch_norm(
     x: Any,
@@ -154,9 +210,6 @@ def batch_norm(
         shift = shift + tensor(bias)
 
     def operator(shape: Shape) -> Diagonal:
-        if len(shape) not in (1, 3):
-            fix = "use it on vectors or on (channels, height, width)"
-            raise Refused(f"it normalises a feature map of shape {shape}", fix)
         if shape[0] != (reads := len(scale)):
             raise BadInput(f"it reads {reads} channels but gets {shape[0]}; check the input shape")
         return Diagonal(scale, shape)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,14 +71,10 @@ class Cat(Join):
         return [PathSums(part, sums.rows, sums.columns, sums.exponent).in_range() for part in parts]
 
 
-@traces(torch.add, operator.add, "add")
 def add(x: Any, other: Any, *, alpha: Any = 1, in_place: bool = False) -> Step:
     if alpha != 1:
         raise Refused(f"it adds with alpha={alpha}", "scale the weights of that branch instead")
     return Step("add", (feature(x), feature(other)), lambda *_: Add(), in_place=in_place)
-
-
-traces(operator.iadd, "add_")(partial(add, in_place=True))
 
 
 @traces(torch.cat, torch.concat, torch.concatenate)

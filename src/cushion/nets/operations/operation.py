@@ -25,9 +25,14 @@ OPERATIONS: dict[str, type[Operation]] = {}  # by the name that a stored graph g
 class Operation(ABC):
     """One operation of a net, applied to a batch; a shape is that of one example.
 
-    All but the affine layers are continuous, piecewise linear and positively homogeneous (f(c x) =
-    c f(x) for c > 0): measures and theorems rely on it. A subclass is known by its name.
+    Its premises are what measures and theorems may rely on; they ask for them by name
+    (`Network.require`). All operations are continuous. A subclass is known by its name.
     """
+
+    # f(c x) = c f(x) for c > 0
+    homogeneous: ClassVar[bool] = True
+    # linear on each of finitely many regions that signs of linear functions tell apart
+    piecewise_linear: ClassVar[bool] = True
 
     # whether each output is its own input or, continuously, 0: units never meet
     unitwise: ClassVar[bool] = False
@@ -65,6 +70,18 @@ class Operation(ABC):
     def selects(self) -> bool:
         """Whether each output is one of the inputs or 0."""
         return self.unitwise
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether it is linear, or each output is one of the inputs or 0, as with ReLU."""
+        return self.linear or self.selects
+
+    @property
+    def contracts(self) -> bool:
+        """Whether |f(x)| ≤ |x| number by number and f(c x) = c f(x), c > 0: sums over paths of ∏|w|
+        then bound the outputs, and weights may be rescaled from layer to layer.
+        """
+        return self.homogeneous
 
     def feeds_one(self, shape: Shape) -> bool:
         """Whether each input number feeds at most one output: the derivative has `pull_energy`."""
@@ -138,6 +155,13 @@ class Masked:
 
     pull = push
     pull_energy = push
+
+
+class Scaled(Masked):
+    """Every unit is multiplied by its own slope."""
+
+    def pull_energy(self, t: Tensor) -> Tensor:
+        return t * self.mask.square()
 
 
 class Unchanging:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cushion.nets.operations.operation import Derivative, Masked, Pair, Shape, each
-from cushion.nets.operations.unitwise import flatten
-from cushion.nets.operations.vocabulary import Refused, Step, feature, pair, traces
+from cushion.nets.operations.operation import Derivative, Masked, Operation, Pair, Shape, each
+from cushion.nets.operations.selections import Permute
+from cushion.nets.operations.unitwise import Unflatten, flatten
+from cushion.nets.operations.vocabulary import Refused, Step, chained, feature, pair, traces
 from cushion.nets.operations.windows import Adaptive, Pool, Sliding
 
 
@@ -202,14 +204,110 @@ def adaptive_avg_pool2d(x: Any, output_size: Any) -> Step:
 
 @traces(torch.mean, "mean")
 def mean(x: Any, dim: Any = None, keepdim: bool = False) -> Step:
-    """x.mean((2, 3)): average pooling to one number a channel."""
-    x = feature(x)
-    axes = sorted(d % 4 for d in dim) if isinstance(dim, (tuple, list)) else dim
-    if axes != [2, 3]:
-        fix = "average over height and width: x.mean((2, 3))"
-        raise Refused(f"it averages over the axes {dim}", fix)
-    step = adaptive_avg_pool2d(x, 1)
-    return step if keepdim else replace(step, then=replace(flatten(x, 1), inputs=()))
+    """x.mean((2, 3)), or over any other axes but the batch."""
+    return _over_axes("adaptive average pool", x, dim, keepdim, AdaptiveAvgPool)
+
+
+@traces(torch.amax, "amax")
+def amax(x: Any, dim: Any = (), keepdim: bool = False) -> Step:
+    return _over_axes("adaptive max pool", x, dim, keepdim, AdaptiveMaxPool)
+
+
+@traces(torch.max, "max")
+def maximum(x: Any, dim: Any = None, keepdim: bool = False) -> tuple[Step, ...]:
+    """The values; the indices that torch returns beside them lead nowhere."""
+    return (amax(x, dim, keepdim),)
+
+
+def _over_axes(
+    role: str, x: Any, dim: Any, keepdim: bool, make: Callable[[Pair], Adaptive]
+) -> Step:
+    """What is left of each example after pooling whole axes: those go last, and are one window."""
+    dims = dim if isinstance(dim, (tuple, list)) else (dim,)
+    if not dims or any(not isinstance(one, int) for one in dims):
+        fix = "name them, for instance x.mean((2, 3))"
+        raise Refused(f"it reduces the axes {dim}", fix)
+    if (known := feature(x).shape) is None:
+        axes = sorted(one % 4 for one in dims)
+        step = _adaptive(role, x, 1, make)
+        return (
+            step
+            if keepdim or axes != [2, 3]
+            else replace(step, then=replace(flatten(x, 1), inputs=()))
+        )
+    gone = sorted(one % (1 + len(known)) for one in dims)
+    if gone[0] == 0:
+        raise Refused("it reduces the batch axis", "keep one row for each example")
+    kept = [at for at in range(1, 1 + len(known)) if at not in gone]
+    if len(known) == 3 and gone == [2, 3]:
+        step = _adaptive(role, x, 1, make)
+        return step if keepdim else replace(step, then=replace(flatten(x, 1), inputs=()))
+    left = tuple(known[at - 1] for at in kept)
+    folded = (math.prod(left), 1, math.prod(known) // math.prod(left))
+    shape = tuple(1 if at in gone else known[at - 1] for at in range(1, 1 + len(known)))
+    builds: list[Callable[[Shape], Operation]] = [
+        lambda _: Unflatten(folded),
+        lambda _: make((1, 1)),
+        lambda _: Unflatten(shape if keepdim else left or (1,)),
+    ]
+    if kept + gone != sorted(kept + gone):
+        builds.insert(0, lambda _: Permute((*kept, *gone)))
+    return chained(role, x, *builds)
+
+
+def _along_one(pool: Callable[..., Step], x: Any, *options: Any) -> Step:
+    """A pooling of (channels, places): that of an image one row high."""
+    flat = (1, 1, 0, 1)  # window, stride, padding, dilation of that row
+    wide = [_last(option) for option in options]
+    step = pool(x, *((row, one) for row, one in zip(flat, wide, strict=False)))
+    return chained(
+        step.role,
+        x,
+        lambda shape: Unflatten((shape[0], 1, *shape[1:])),
+        step.build,
+        lambda shape: Unflatten((shape[0], *shape[2:])),
+    )
+
+
+def _last(option: Any) -> Any:
+    return option if option is None or isinstance(option, int) else option[-1]
+
+
+@traces(nn.MaxPool1d, F.max_pool1d, torch.max_pool1d)
+def max_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Step:
+    pool = partial(max_pool2d, ceil_mode=ceil_mode, return_indices=return_indices)
+    return _along_one(pool, x, kernel_size, _last(stride) or kernel_size, padding, dilation)
+
+
+@traces(nn.AvgPool1d, F.avg_pool1d)
+def avg_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Step:
+    pool = partial(avg_pool2d, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+    return _along_one(pool, x, kernel_size, _last(stride) or kernel_size, padding)
+
+
+@traces(nn.AdaptiveAvgPool1d, F.adaptive_avg_pool1d)
+def adaptive_avg_pool1d(x: Any, output_size: Any) -> Step:
+    return _along_one(lambda x, size: adaptive_avg_pool2d(x, size), x, output_size)
+
+
+@traces(nn.AdaptiveMaxPool1d, F.adaptive_max_pool1d)
+def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) -> Step:
+    return _along_one(lambda x, size: adaptive_max_pool2d(x, size, return_indices), x, output_size)
 
 
 def _adaptive(role: str, x: Any, output_size: Any, make: Callable[[Pair], Adaptive]) -> Step:

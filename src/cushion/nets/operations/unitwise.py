@@ -14,7 +14,15 @@ from torch.nn import functional as F
 
 from cushion.nets.entries import sides
 from cushion.nets.operations.operation import Masked, Operation, Shape
-from cushion.nets.operations.vocabulary import BATCH, Feature, Refused, Step, feature, traces
+from cushion.nets.operations.vocabulary import (
+    BATCH,
+    WRAPPED,
+    Feature,
+    Refused,
+    Step,
+    feature,
+    traces,
+)
 from cushion.nets.operators.path_sums import PathSums, as_map
 
 
@@ -63,6 +71,15 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False
     if training and p > 0:
         raise Refused("it also drops units in eval mode", "pass training=self.training")
     return feature(x)
+
+
+def stochastic_depth(x: Any, p: float, mode: str, training: bool = True) -> Feature:
+    """torchvision's: nothing in eval mode."""
+    del mode
+    return dropout(x, p, training)
+
+
+WRAPPED["stochastic_depth"] = stochastic_depth
 
 
 class _Reshape(Operation):

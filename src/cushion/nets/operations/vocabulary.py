@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ BATCH = 7919
 MODULES: dict[type, Callable[..., Result]] = {}
 FUNCTIONS: dict[Any, Callable[..., Result]] = {}
 METHODS: dict[str, Callable[..., Result]] = {}
+WRAPPED: dict[str, Callable[..., Result]] = {}  # functions of other libraries, by their names
 
 Rule = TypeVar("Rule", bound="Callable[..., Result]")
 
@@ -83,7 +84,16 @@ class Step:
     in_place: bool = False  # whether later readers of the first input see the result instead
 
 
-Result = Feature | Step  # a rule returns its input itself for an operation that changes nothing
+def chained(role: str, x: Any, *builds: Callable[[Shape], Operation]) -> Step:
+    """Operations one after the other, each made from the shape that the one before it leaves."""
+    step = Step(role, (), builds[-1])
+    for build in builds[-2::-1]:
+        step = Step(role, (), build, then=step)
+    return replace(step, inputs=(feature(x),))
+
+
+# A rule returns its input itself for an operation that changes nothing, and as many as torch does.
+Result = Feature | Step | tuple[Step, ...]
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -113,14 +123,13 @@ def tensor(value: Any) -> Tensor:
 # (names of classes and functions in small letters without underscores, reason, fix)
 _TABLE = (
     (
-        "gelu silu mish tanh sigmoid leakyrelu prelu rrelu elu selu celu relu6 hardtanh hardswish "
-        "hardsigmoid softplus softsign logsigmoid threshold clamp abs exp log pow sqrt",
-        "its activation is not a ReLU",
-        "use ReLU and train again",
+        "rrelu threshold abs exp log pow sqrt glu hardshrink softshrink tanhshrink",
+        "its activation has no rule",
+        "use ReLU or another supported activation",
     ),
     (
         "layernorm groupnorm instancenorm instancenorm1d instancenorm2d rmsnorm localresponsenorm "
-        "normalize",
+        "normalize layernorm2d",
         "it normalises each example by its own statistics, which is no fixed affine map",
         "use BatchNorm2d or BatchNorm1d",
     ),
@@ -135,7 +144,8 @@ _TABLE = (
         "return the logits (a softmax at the end changes no predicted class; apply it outside)",
     ),
     (
-        "mul imul multiply matmul bmm mm einsum baddbmm truediv div bilinear",
+        "mul imul multiply matmul bmm mm einsum baddbmm truediv div bilinear squeezeexcitation "
+        "squeezeexcite semodule",
         "it multiplies or divides feature maps, which no affine layer does",
         "use additions and concatenations, and fold constant factors into weights or the data",
     ),
@@ -144,32 +154,6 @@ _TABLE = (
         "transformerdecoder transformer scaleddotproductattention multiheadattentionforward",
         "its attention weights are computed from the input",
         "use convolutions, linear layers and ReLU",
-    ),
-    (
-        "conv1d conv3d maxpool1d maxpool3d avgpool1d avgpool3d batchnorm3d adaptiveavgpool1d "
-        "adaptiveavgpool3d",
-        "only two-dimensional convolution and pooling are understood",
-        "write it as its 2d version",
-    ),
-    (
-        "convtranspose1d convtranspose2d convtranspose3d",
-        "transposed convolution is not understood",
-        "use Conv2d",
-    ),
-    (
-        "getitem chunk split narrow select unbind",
-        "it takes a part of a feature map",
-        "use the whole map, for instance a strided 1x1 Conv2d instead of x[:, :, ::2, ::2]",
-    ),
-    (
-        "transpose permute movedim swapaxes t",
-        "it reorders the axes of a feature map",
-        "keep (batch, channels, ...)",
-    ),
-    (
-        "pad zeropad2d reflectionpad2d replicationpad2d constantpad2d",
-        "padding outside a layer is not understood",
-        "use the padding option of Conv2d or of the pooling",
     ),
     ("embedding embeddingbag", "it reads words, not numbers", "start the net after the embedding"),
     ("syncbatchnorm", "batch-norm across processes is not understood", "convert it to BatchNorm2d"),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cushion.errors import BadInput
 from cushion.nets.operators.norms import lanczos_norm
-from cushion.nets.operators.path_sums import PathSums, Powered, Powers, Sums, as_map
+from cushion.nets.operators.path_sums import Floats, PathSums, Powered, Powers, Sums, as_map
 
 
 class Operator(ABC):
@@ -52,6 +52,10 @@ class Operator(ABC):
     def per_channel(self, values: Tensor) -> Tensor:
         """One number per output channel, [C], shaped to meet a batch of outputs."""
         return values.reshape(-1, *(1 for _ in self.output_shape[1:]))
+
+    def channel_sums(self, sums: PathSums) -> Floats:
+        """Σ over positions of sums of the output, one for each number of a bias: [channels]."""
+        return sums.per_channel()
 
     @property
     def multiplications(self) -> int:

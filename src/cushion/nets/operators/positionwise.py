@@ -14,6 +14,7 @@ from cushion.errors import BadInput
 from cushion.nets.entries import sides
 from cushion.nets.operators.matrices import Linear
 from cushion.nets.operators.operator import Operator
+from cushion.nets.operators.path_sums import Floats, PathSums
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,10 @@ class Positionwise(Operator):
 
     def per_channel(self, values: Tensor) -> Tensor:
         return values
+
+    def channel_sums(self, sums: PathSums) -> Floats:
+        found: Floats = sums.expanded().reshape(-1, self.channels).sum(0)
+        return found
 
     def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(x, self.weight, bias)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,15 @@ from torch.nn.utils import parametrize
 from cushion.errors import BadInput
 from cushion.nets.operations import Input, Operation, vocabulary
 from cushion.nets.operations.operation import Shape
-from cushion.nets.operations.vocabulary import BATCH, Feature, Refused, Step, plain_type, refusal
+from cushion.nets.operations.vocabulary import (
+    BATCH,
+    Feature,
+    Refused,
+    Result,
+    Step,
+    plain_type,
+    refusal,
+)
 
 
 @dataclass(eq=False)
@@ -97,6 +106,8 @@ class Assembly:
 
     def _call(self, node: fx.Node) -> Any:
         args, kwargs = self._resolve(node)
+        if (parts := _part_of_several(node, args)) is not None:
+            return parts
         if node.op != "call_module" and (sizes := self._shape_query(node, args)) is not None:
             return sizes
         try:
@@ -109,6 +120,8 @@ class Assembly:
         if isinstance(result, Feature):
             self._add(node, "does nothing in eval mode")
             return result
+        if isinstance(result, tuple):
+            return tuple(self._draft(node, step) for step in result)
         made = self._draft(node, result)
         if result.in_place:
             for other, value in self._values.items():
@@ -116,7 +129,7 @@ class Assembly:
                     self._values[other] = made
         return made
 
-    def _apply_rule(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Feature | Step:
+    def _apply_rule(self, node: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> Result:
         if "input" in kwargs:
             args = [kwargs.pop("input"), *args]
         if node.op == "call_module":
@@ -127,9 +140,10 @@ class Assembly:
             return rule(*args, **kwargs, **vocabulary.options_of(module))
         method = node.op == "call_method"
         table: dict[Any, Any] = vocabulary.METHODS if method else vocabulary.FUNCTIONS
-        if node.target not in table:
+        rule = table.get(node.target) or vocabulary.WRAPPED.get(_function_name(node))
+        if rule is None:
             raise refusal(_function_name(node))
-        return table[node.target](*args, **kwargs)  # type: ignore[no-any-return]
+        return rule(*args, **kwargs)
 
     def _draft(self, node: fx.Node, step: Step) -> Feature:
         shapes = [x.shape for x in step.inputs]
@@ -223,6 +237,15 @@ class Assembly:
             elif isinstance(value, Tensor):
                 read.add(id(value))
         return frozenset(read)
+
+
+def _part_of_several(node: fx.Node, args: list[Any]) -> Any:
+    """One of the features that chunk, split or max gave, or None if `node` is another call."""
+    if not args or not isinstance(args[0], (tuple, list)):
+        return None
+    if node.target is operator.getitem:
+        return args[0][args[1]]
+    return args[0][0] if node.target is getattr and args[1] == "values" else None
 
 
 def _function_name(node: fx.Node) -> str:

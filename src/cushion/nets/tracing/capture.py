@@ -6,14 +6,16 @@ import copy
 import inspect
 import os
 import traceback
+from operator import attrgetter
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.operations.vocabulary import MODULES, Refused, refusal
+from cushion.nets.operations.operation import Shape
+from cushion.nets.operations.vocabulary import BATCH, MODULES, Refused, refusal
 
 
 class CaptureFailed(Exception):
@@ -24,22 +26,95 @@ class CaptureFailed(Exception):
         self.path, self.module, self.refused = path, module, refused
 
 
+class _Shaped(fx.Proxy):
+    """A value under trace that knows its shape, so that a forward may ask and decide by it."""
+
+    def __getattr__(self, name: str) -> Any:
+        seen = self.node.meta.get("seen")
+        if isinstance(seen, Tensor) and name in ("shape", "ndim", "dtype"):
+            return getattr(seen, name)
+        return super().__getattr__(name)
+
+    def __len__(self) -> int:
+        seen = self.node.meta.get("seen")
+        return len(seen) if isinstance(seen, (Tensor, tuple, list)) else super().__len__()
+
+
 class _Tracer(fx.Tracer):
-    """Remembers where tracing failed; buffers appear in the graph by name, as parameters do."""
+    """Remembers where tracing failed; buffers appear in the graph by name, as parameters do.
+
+    With an input shape every call also runs on tensors without values, so that sizes are numbers: a
+    forward may assert them or choose by them. What cannot be run so is traced without.
+    """
 
     proxy_buffer_attributes = True
 
-    def __init__(self) -> None:
+    def __init__(self, replica: nn.Module, shape: Shape | None) -> None:
         super().__init__()
         self.failed_in: nn.Module | None = None
+        self._shape, self._placed, self._running = shape, False, False
+        self._hollow = None if shape is None else _without_values(replica)
 
-    def call_module(self, m: nn.Module, *arguments: Any) -> Any:
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Shaped(node, self)
+
+    def create_proxy(self, kind: str, *given: Any, **options: Any) -> Any:
+        proxy = super().create_proxy(kind, *given, **options)
+        if self._hollow is None:
+            return proxy
+        self._running = True
         try:
-            return super().call_module(m, *arguments)
+            seen = proxy.node.meta["seen"] = self._run(proxy.node)
+        except Exception:  # the walk over the graph says what is wrong with it
+            return proxy
+        finally:
+            self._running = False
+        plain = kind.startswith("call") and _is_plain(seen)
+        return seen if plain else proxy
+
+    def _run(self, node: fx.Node) -> Any:
+        assert self._hollow is not None
+        if node.op == "placeholder":
+            if self._placed:
+                raise ValueError("only the batch has a shape")
+            self._placed = True
+            assert self._shape is not None
+            return torch.empty(BATCH, *self._shape, dtype=torch.float64, device="meta")
+        if node.op == "get_attr":
+            return attrgetter(str(node.target))(self._hollow)
+        look_up = lambda n: n.meta["seen"]  # noqa: E731
+        args: Any = fx.node.map_arg(node.args, look_up)
+        kwargs: Any = fx.node.map_arg(node.kwargs, look_up)
+        if node.op == "call_module":
+            return self._hollow.get_submodule(str(node.target))(*args, **kwargs)
+        if node.op == "call_method":
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        if self._running:  # a call without values, inside one that is traced
+            return forward(*args, **kwargs)
+        try:
+            return super().call_module(m, forward, args, kwargs)
         except Exception:
             if self.failed_in is None:  # the innermost module sees the exception first
                 self.failed_in = m
             raise
+
+
+def _without_values(replica: nn.Module) -> nn.Module:
+    """The module on tensors that have shapes only: no memory, and nothing is computed."""
+    memo: dict[int, Any] = {id(b): b.to("meta") for b in replica.buffers()}
+    for value in replica.parameters():
+        memo[id(value)] = nn.Parameter(value.detach().to("meta"), value.requires_grad)
+    return copy.deepcopy(replica, memo)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a result is sizes and the like, and no tensor."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, torch.dtype))
 
 
 def check_state(model: nn.Module) -> None:
@@ -71,7 +146,7 @@ def replicate(model: nn.Module) -> nn.Module:
     return replica.eval().double()
 
 
-def capture(replica: nn.Module) -> fx.Graph:
+def capture(replica: nn.Module, shape: Shape | None = None) -> fx.Graph:
     """The graph of torch calls that `replica` makes, arguments at their defaults."""
     kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
@@ -79,7 +154,7 @@ def capture(replica: nn.Module) -> fx.Graph:
         raise CaptureFailed("", kind.__name__, refusal(kind.__name__))
     parameters = list(inspect.signature(replica.forward).parameters.values())[1:]
     defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-    tracer = _Tracer()
+    tracer = _Tracer(replica, shape)
     try:
         return tracer.trace(replica, concrete_args=defaults)
     except Exception as error:

@@ -49,10 +49,22 @@ class SupportReport(Record):
         )
 
 
+# what a refusal leaves
+WITHOUT = (
+    "path norms, exact pairs of layers and compressors need the trace; measures of weights, "
+    "margins, sharpness and noise do not"
+)
+_NAMED = 3  # refusals that a sentence spells out
+
+
 def sentence(lines: Iterable[SupportLine]) -> str:
-    """All that is not understood, in one sentence."""
-    refusals = (line for line in lines if not line.understood)
-    return " | ".join(f"{one.path} ({one.module}): {one.reason}; {one.fix}" for one in refusals)
+    """What is not understood, in one sentence: the first module of each kind, then how many."""
+    refusals = [line for line in lines if not line.understood]
+    kinds = {(one.module, one.reason): one for one in reversed(refusals)}
+    first = sorted(kinds.values(), key=refusals.index)[:_NAMED]
+    said = " | ".join(f"{one.path} ({one.module}): {one.reason}; {one.fix}" for one in first)
+    more = len(refusals) - len(first)
+    return f"{said} | and {more} more, which cushion.support lists" if more else said
 
 
 def refused(path: str, module: str, why: Refused) -> SupportLine:

@@ -14,6 +14,7 @@ from cushion.nets.classifier import answers_only, kind_of
 from cushion.nets.network import Network, Node
 from cushion.nets.operations.affine import KINDS, Affine, role
 from cushion.nets.operations.operation import Shape
+from cushion.nets.operators import Positionwise
 from cushion.nets.tracing import report
 from cushion.nets.tracing.assembly import Assembly, Draft
 from cushion.nets.tracing.capture import CaptureFailed, capture, check_state, first_line, replicate
@@ -37,7 +38,8 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         assembly, into, lines, idle = _examine(model, _example_shape(model, input_shape))
         if not all(line.understood for line in lines):
-            raise Unsupported(f"cushion cannot trace this net: {report.sentence(lines)}")
+            said = f"cushion cannot trace this net: {report.sentence(lines)}"
+            raise Unsupported(f"{said} ({report.WITHOUT})")
         if idle:
             names = ", ".join(line.path for line in idle)
             said = f"the logits do not depend on {names}; {idle[0].fix}"
@@ -75,7 +77,7 @@ def _examine(
     assembly = Assembly(model if failures else replicate(model), shape)
     if not failures:
         try:
-            assembly.walk(capture(assembly.replica))
+            assembly.walk(capture(assembly.replica, shape))
         except CaptureFailed as failure:
             failures = [report.refused(failure.path, failure.module, failure.refused)]
     into, idle = {}, []
@@ -119,15 +121,19 @@ def _fold(drafts: list[Draft], output: int) -> dict[int, int]:
     into: dict[int, int] = {}
     for index in alive:
         draft = drafts[index]
-        if draft.role != role("batchnorm"):
+        if draft.role not in (role("batchnorm"), role("scale")):
             continue
         source = draft.inputs[0]
         target = into.get(source, source)
         shared = readers[source] > 1 or source == output
         if shared or drafts[target].role not in map(role, KINDS):
             continue
-        into[index] = target
         before, norm = drafts[target].op, draft.op
+        if isinstance(before, Affine) and isinstance(before.operator, Positionwise):
+            continue  # its channels are on the last axis, those of the factors on the first
+        if any(op is not None and not isinstance(op, Affine) for op in (before, norm)):
+            continue  # the reshapes around constants that differ from unit to unit
+        into[index] = target
         if isinstance(before, Affine) and isinstance(norm, Affine):
             scale, shift = norm.operator.weight, norm.bias
             assert shift is not None
