@@ -19,6 +19,8 @@ NAMES = (
     "limits",
     "training_speed",
     "one_pass",
+    "hooked",
+    "large_norms",
     "jacobians",
     "operator_norms",
     "sign_projection",

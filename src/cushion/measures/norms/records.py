@@ -75,7 +75,9 @@ class LayerNorms(Record):
         "of the true map, with stride, padding, dilation and groups", label="map ‖·‖_F"
     )
     spectral: float | None = column("of the true map, by Lanczos: from below", label="‖·‖₂")
-    spectral_upper: float | None = column("above ‖·‖₂ whatever the rounding", label="at most")
+    spectral_upper: float | None = column(
+        "above ‖·‖₂ whatever the rounding; far above for sides beyond 2048", label="at most"
+    )
     stable_rank: float | None = column("‖·‖_F² / ‖·‖₂² of the true map; undefined for zeros")
     group_norms: GroupNorms | None = column("‖·‖_p,q: ℓ_q over units of the ℓ_p norm of each")
     distance: DistanceFromInitialisation | None = column("what training changed")

@@ -78,9 +78,14 @@ def hooks(
 
 
 def replicate(model: nn.Module) -> nn.Module:
-    """An independent copy in eval mode, its parametrised weights plain tensors."""
+    """A copy in eval mode, its parametrised weights plain tensors.
+
+    Its parameters are new ones over the same numbers, which nothing here writes to: a large net
+    takes no more memory.
+    """
     try:
-        replica = copy.deepcopy(model).eval()
+        shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
+        replica = copy.deepcopy(model, shared).eval()  # type: ignore[arg-type]
         for part in list(replica.modules()):
             if parametrize.is_parametrized(part):
                 for name in list(part.parametrizations):  # type: ignore[arg-type]

@@ -26,6 +26,9 @@ _UNIT = 2.0**-53  # unit roundoff of float64
 Vector = NDArray[np.floating[Any]]
 
 
+_BLOCK = 256  # rows of a large matrix that are widened at a time
+
+
 def lanczos_norm(operator: Operator) -> float:
     """‖A‖₂ to a relative 1e-6, from below but for float64 rounding; calls with fixed seeds agree.
 
@@ -167,6 +170,21 @@ def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) ->
     # Complex products cost four real ones, hence the factor 4 on every count of roundings.
     slack = 4 * (columns + 4) * _UNIT * squares + 4 * (rows + 4) * _UNIT * rows * top
     return (unit * math.sqrt(top + slack) + perturbation) * (1 + 8 * _UNIT)
+
+
+def sums_upper(weight: Tensor) -> float:
+    """min(‖W‖_F, √(largest column sum · largest row sum) of |W|), at least ‖W‖₂ with its rounding.
+
+    Sums of n numbers err by less than n·u of themselves; both factors have at most n + 4 roundings.
+    """
+    rows, columns, squares = 0.0, weight.new_zeros(weight.shape[1], dtype=torch.float64), 0.0
+    for block in weight.detach().split(_BLOCK):
+        sizes = block.to(torch.float64).abs_()
+        rows = max(rows, float(sizes.sum(1).max()))
+        columns += sizes.sum(0)
+        squares += float(torch.linalg.vector_norm(sizes)) ** 2
+    slack = 1 + 4 * (weight.numel() + 8) * _UNIT
+    return min(math.sqrt(rows) * math.sqrt(float(columns.max())), math.sqrt(squares)) * slack
 
 
 def _power_estimate(gram: Tensor) -> float:
