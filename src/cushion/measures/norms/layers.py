@@ -120,7 +120,7 @@ def row_norms(operator: Operator, p: float) -> Tensor:
 
 
 def _dense_row_norms(weight: Tensor) -> Tensor:
-    """ℓ_1, ℓ_2 and ℓ_3 norms of the rows of a float32 matrix, [3, out] float64, some rows at a time.
+    """ℓ_1, ℓ_2 and ℓ_3 norms of the rows of a float32 matrix, [3, out] float64, block by block.
 
     Cubes of float32 numbers stay in the range of float64: nothing has to be scaled.
     """
