@@ -68,7 +68,8 @@ def compress(
     which part of the work is done and the best bound so far. All other methods compress the model
     and check what their lemmas promise; `init` is the model before its training, for
     `from_initialisation`. `normalise`, a pair (mean, std), puts (x - mean) / std before the model.
-    `device` (cpu, cuda, cuda:1, mps, auto) runs a copy of the model there; None: where it is.
+    `device` (cpu, cuda, cuda:1, mps, auto) has a copy of the model give its scores there; stored
+    numbers are always made on the CPU.
 
     The seed makes everything repeatable; where it makes a helper string it is written into the net
     and paid. `holdout` is read only at the end. The method's own options are the fields of its
@@ -140,6 +141,11 @@ def compress_model(
     return Compressed(found.compressed, summary, certificate)
 
 
+def _at_home(model: nn.Module | Network) -> nn.Module | Network:
+    """The model on the CPU, where stored numbers are made: itself if it is there, else a copy."""
+    return placed(model, "cpu") if isinstance(model, nn.Module) else model
+
+
 def _check_seed(seed: int, used: int) -> None:
     if type(seed) is not int or not 0 <= seed < MOST_FIELD - used:
         trials = ", and the trials count up from it" if used > 1 else ""
@@ -151,13 +157,13 @@ def _traced(
     model: nn.Module | Network, init: nn.Module | Network | None, sample: Dataset, options: Any
 ) -> tuple[Network, Network | None]:
     """The net, and its initialisation where the options ask for it."""
-    net = traced(model, sample)
+    net = traced(_at_home(model), sample)
     check_weights(net)
     if not getattr(options, "from_initialisation", False):
         return net, None
     if init is None:
         raise BadInput("`from_initialisation` needs an initialisation: give a RUN folder as NET")
-    start = traced(init, sample)
+    start = traced(_at_home(init), sample)
     check_alike(net, start, "the initialisation")
     if squared_distance(net, start) == 0.0:
         raise BadInput("the initialisation is the net itself: training changed nothing to compress")

@@ -54,8 +54,8 @@ def look_at(net: Network | HookedNet, data: Dataset, batch: int = _BATCH) -> Sam
             "scores": torch.linalg.vector_norm(logits.double(), dim=1),
             "inputs": squares.sum(1).sqrt(),
         }
-        samples = {name: Samples.of(rows.start, part.numpy()) for name, part in found.items()}
-        return {**samples, "columns": Total(squares.sum(0).numpy())}
+        samples = {name: Samples.of(rows.start, part.cpu().numpy()) for name, part in found.items()}
+        return {**samples, "columns": Total(squares.sum(0).cpu().numpy())}
 
     found = map_shards(len(data), batch, work, describe="margins")
     margins, scores, inputs = (found[name].values() for name in ("margins", "scores", "inputs"))
@@ -119,7 +119,7 @@ def _layer(net: Network, node: Node, row: LayerMeasures, start: Node | None) -> 
     assert row.operator_frobenius is not None
     assert row.spectral is not None
     assert row.spectral_upper is not None
-    zero = torch.zeros(operator.channels, dtype=torch.float64)
+    zero = operator.weight.new_zeros(operator.channels, dtype=torch.float64)
     starting = zero if start is None or start.affine.bias is None else start.affine.bias.double()
     bias = zero if node.affine.bias is None else node.affine.bias.double()
     root = math.sqrt(operator.output_size // operator.channels)

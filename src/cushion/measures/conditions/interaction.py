@@ -63,7 +63,9 @@ class ProductNorms:
 
     def __init__(self, line: Linearisation, first: Tensor, plan: PushPlan, seed: int) -> None:
         """`first`: layer 1's input, [B, *shape]. `seed` alone fixes the probes."""
-        self.squares: dict[tuple[int, int], Tensor] = {(0, 0): squared_lengths(first[None])[0]}
+        self.squares: dict[tuple[int, int], Tensor] = {
+            (0, 0): squared_lengths(first[None])[0].cpu()
+        }
         self.samples: dict[tuple[int, int], Tensor] = {}
         with torch.no_grad():
             for b, squared in _pushed(line, 1, first[None]):
@@ -76,7 +78,7 @@ class ProductNorms:
                 if selects(line.net, node):
                     rows = row_energies(node.affine.operator)[None, None]
                     energies = line.push_to_next(node, rows).flatten(2)
-                    squared = energies.sum(2, dtype=torch.float64)[0]
+                    squared = energies.sum(2, dtype=torch.float64)[0].cpu()
                     self.squares[a, a] = squared.expand(line.batch)
                     self.samples.pop((a, a), None)
 
@@ -200,7 +202,7 @@ def _pushed(line: Linearisation, a: int, t: Tensor) -> Iterator[tuple[int, Tenso
     for b, node in enumerate(line.net.affine_layers[a - 1 :], a):
         applied = node.affine.operator.apply(t.flatten(0, 1))
         t = line.push_to_next(node, applied.view(*t.shape[:2], *applied.shape[1:]))
-        yield b, squared_lengths(t)
+        yield b, squared_lengths(t).cpu()
 
 
 def _largest(line: Linearisation) -> int:

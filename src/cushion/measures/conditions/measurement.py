@@ -171,7 +171,8 @@ def flip_constants(values: Tensor, sizes: Tensor) -> NDArray[np.float64]:
     With the |values|/‖x‖ sorted, u_1 <= ... <= u_h, the fraction over δ jumps at u_r and falls in
     between, so its supremum is the largest (r/h)/u_r: ∞ if u_1 = 0. Rows with x = 0 are NaN.
     """
-    ordered = torch.sort(values.abs().double() / sizes[:, None].double(), dim=1).values
+    units = values.cpu().abs().double()
+    ordered = torch.sort(units / sizes.cpu()[:, None].double(), dim=1).values
     count = ordered.shape[1]
     steepness = torch.arange(1, count + 1).to(ordered) / count / ordered
     # r from ⌈h/100⌉ on; 0.01·700 rounds to more than 7
@@ -209,7 +210,7 @@ def describe_flips(
 
 def unit_norms(layer: Node, h: int, active: NDArray[np.float64], exact: bool) -> records.UnitNorms:
     """C3 of one layer from ‖D_i W_i‖_F² of every example, `active` [m], and h_i = `h`."""
-    norms = interaction.row_energies(layer.affine.operator).double().sqrt().flatten().numpy()
+    norms = interaction.row_energies(layer.affine.operator).double().sqrt().flatten().cpu().numpy()
     largest = float(norms.max())
     if largest == 0:
         return records.UnitNorms(layer.name, None, None, 0.0, None, exact)

@@ -49,11 +49,11 @@ def expected_sharpness(
         for rows, generator in _stacks(net, len(data), options):
             x, y = batch_of(data, rows.reshape(-1), net)
             both = clean.cross_entropy[rows], clean.wrong[rows]
-            before = torch.from_numpy(np.stack(both))  # [2, pairs, b]
+            before = torch.from_numpy(np.stack(both)).to(net.device)  # [2, pairs, b]
             noise = noisy(x, len(rows), generator)
             found = []
             for alpha in options.alphas:
-                change = torch.zeros(2, len(rows), dtype=torch.float64)
+                change = before.new_zeros((2, len(rows)))
                 for signed in (alpha, -alpha):
                     losses = sample_losses(noise.scores(signed), y)
                     after = torch.stack([part.double() for part in losses]).reshape(before.shape)
@@ -61,7 +61,7 @@ def expected_sharpness(
                         what = f"noise at alpha {alpha:g} overflows the net's scores"
                         raise BadInput(f"{what}; use smaller `alphas`")
                     change += (after - before).mean(2) / 2
-                found.append(change.numpy())
+                found.append(change.cpu().numpy())
             changes.append(np.stack(found, axis=1))
             bar.advance(2 * len(rows))
     whole = np.concatenate(changes, axis=2)

@@ -171,8 +171,9 @@ class NoisyPass:
 
     def _normal(self, node: Node, *sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         if node.index not in self._normals:
-            dtype, generator = self._noisy.net.dtype, self._generator
-            first, second = (torch.randn(size, generator=generator, dtype=dtype) for size in sizes)
+            net, generator = self._noisy.net, self._generator
+            drawn = (torch.randn(size, generator=generator, dtype=net.dtype) for size in sizes)
+            first, second = (one.to(net.device) for one in drawn)
             self._normals[node.index] = first, second
         return self._normals[node.index]
 

@@ -128,8 +128,8 @@ def measure_block_smoothness(
             for source in net.blocks[:-1]:
                 ratios, size = _smoothness(net, x, source, noise, (seed, draw, rows.start))
                 for j, ratio in ratios.items():
-                    answers["pair", source.index, j] = Samples.of(rows.start, ratio.numpy())
-                answers["norm", source.index, 0] = Samples.of(rows.start, size.numpy())
+                    answers["pair", source.index, j] = Samples.of(rows.start, ratio.cpu().numpy())
+                answers["norm", source.index, 0] = Samples.of(rows.start, size.cpu().numpy())
             return answers
 
         merged = map_shards(len(data), batch, work, describe=f"smoothness, draw {draw + 1}/{draws}")

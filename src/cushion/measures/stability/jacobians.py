@@ -121,10 +121,10 @@ def _inner_with_outer(gram: Tensor, t: Tensor) -> float:
     """⟨gram, t tᵀ⟩ for a symmetric gram, from one triangle of t tᵀ."""
     if 0 in t.shape:
         return 0.0
-    left = t.numpy()
+    left = t.cpu().numpy()
     (syrk,) = get_blas_funcs(("syrk",), (left,))
     outer = syrk(1.0, left.T, trans=1)  # the upper triangle, zeros below it
-    square = gram.numpy()
+    square = gram.cpu().numpy()
     triangle = float(np.vdot(square, outer.T))
     return 2 * triangle - float(np.vdot(np.diagonal(square), np.diagonal(outer)))
 

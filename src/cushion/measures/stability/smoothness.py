@@ -136,8 +136,8 @@ def _shard(
                 continue  # no later layer reads this one
             size = lengths(eta) / lengths(signal)
             whole = torch.stack(list(ratios.values())).amin(0)
-            found[at, source.index, "rho"] = Samples.of(rows.start, whole.numpy())
-            found[at, source.index, "norm"] = Samples.of(rows.start, size.numpy())
+            found[at, source.index, "rho"] = Samples.of(rows.start, whole.cpu().numpy())
+            found[at, source.index, "norm"] = Samples.of(rows.start, size.cpu().numpy())
             for j, values in ratios.items():
                 found[at, source.index, j] = Smallest(float(values.min()))
     return found

@@ -134,7 +134,7 @@ class Conv2d(Convolution):
 
     def operator_frobenius(self) -> float:
         """√(Σ over taps of |weight|² · the output positions where the tap reads the image)."""
-        squares = self.weight.to(torch.float64).square().sum((0, 1))  # [K_h, K_w]
+        squares = self.weight.to(torch.float64).square().sum((0, 1)).cpu()  # [K_h, K_w]
         rows, columns = (
             squares.new_tensor([len(self._reads(axis, tap)[0]) for tap in range(taps)])
             for axis, taps in enumerate(self.kernel)

@@ -124,7 +124,7 @@ class Operator(ABC):
                 continue
             positive = self.with_weight(torch.from_numpy(power.copy()))
             outputs = torch.from_numpy(one.expanded().reshape(1, *self.output_shape))
-            whole = positive.adjoint(outputs)[0].numpy()
+            whole = positive.adjoint(outputs)[0].cpu().numpy()
             values = whole.reshape(as_map(self.input_shape))
             rows, columns = (tuple(range(side)) for side in values.shape[1:])
             before.append(PathSums(values, rows, columns))

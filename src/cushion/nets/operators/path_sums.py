@@ -90,7 +90,9 @@ class Powers:
     def of(self, tensor: Tensor) -> Powered:
         """Of this weight, each p with the power of two to divide by so that powers are floats."""
         wide = tensor.dtype is torch.float32 or tensor.dtype is torch.float64
-        weight: NDArray[Any] = (tensor if wide else tensor.to(torch.float32)).numpy(force=True)
+        weight: NDArray[Any] = (
+            (tensor if wide else tensor.to(torch.float32)).cpu().numpy(force=True)
+        )
         plain = [p <= 2 and weight.dtype == np.float32 for p in self.exponents]
         scaled = weight.size and not all(plain)
         unit = _power_of_two(float(np.abs(weight).max())) if scaled else 0
