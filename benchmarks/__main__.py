@@ -29,6 +29,7 @@ NAMES = (
     "measure_set",
     "replay",
     "loading",
+    "large_data",
     "stability_memory",
     "compressing",
     "pruning",

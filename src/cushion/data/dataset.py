@@ -130,7 +130,8 @@ class Dataset:
             return f"x has shape {x.shape}, so its examples hold no numbers; give each at least one"
         if self.classes < 2:
             return f"a classifier needs at least 2 classes, not {self.classes}"
-        low, high = int(y.min()), int(y.max())
+        ends = [(int(rows.min()), int(rows.max())) for _, rows in pieces(y)]
+        low, high = min(end[0] for end in ends), max(end[1] for end in ends)
         if low < 0 or high >= self.classes:
             known = f"the {self.classes} classes (0 to {self.classes - 1})"
             wrong = low if low < 0 else high

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cushion.data.kinds import Examples, is_a, label_column, split_labels
 from cushion.data.loaders import from_dataset
+from cushion.data.streaming import room_for
 from cushion.errors import BadInput
 
 _READ = 1024  # rows that are converted together
@@ -79,8 +80,7 @@ def from_hugging_face(data: Any, asked: str | None) -> Examples:
         raise BadInput(f"{what} has only columns of text beside {column}; {how}")
     notes = (f"columns of text are left out: {', '.join(text)}",) if text else ()
     table = data.select_columns([*numbers, column]).with_format("numpy")
-    parts = [table[start : start + _READ] for start in range(0, len(table), _READ)]
-    joined = {name: _joined([part[name] for part in parts], name) for name in [*numbers, column]}
+    joined = _columns(table, numbers, column)
     x, y = split_labels(joined, column, what)
     if isinstance(x, dict) and all(values.ndim == 1 for values in x.values()):
         x = np.stack(list(x.values()), axis=1).astype(np.float64)
@@ -97,8 +97,20 @@ def _is_text(feature: Any) -> bool:
     return "string" in str(getattr(feature, "dtype", ""))
 
 
-def _joined(parts: list[NDArray[Any]], name: str) -> NDArray[Any]:
-    if any(part.dtype == object for part in parts) or len({part.shape[1:] for part in parts}) > 1:
-        how = "pad them to one length (padding='max_length'), or leave the column out"
-        raise BadInput(f"column {name} has rows of different lengths; {how}")
-    return np.concatenate(parts)
+def _columns(table: Any, numbers: list[str], column: str) -> dict[str, NDArray[Any]]:
+    """The columns as arrays, the labels' last, from a thousand rows at a time."""
+    found: dict[str, NDArray[Any]] = {}
+    labels = []
+    for start in range(0, len(table), _READ):
+        part = table[start : start + _READ]
+        labels.append(part[column])
+        for name in numbers:
+            rows = part[name]
+            kept = found.get(name)
+            if kept is None:
+                kept = found[name] = room_for((len(table), *rows.shape[1:]), rows.dtype)
+            if rows.dtype == object or rows.shape[1:] != kept.shape[1:]:
+                how = "pad them to one length (padding='max_length'), or leave the column out"
+                raise BadInput(f"column {name} has rows of different lengths; {how}")
+            kept[start : start + len(rows)] = rows
+    return {**found, column: np.concatenate(labels)}

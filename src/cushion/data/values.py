@@ -102,9 +102,10 @@ def _as_fields(
 
 
 def _is_ragged(values: Any) -> bool:
-    return isinstance(values, (list, tuple)) or (
-        isinstance(values, np.ndarray) and len(values) > 0 and np.ndim(values[0]) > 0
-    )
+    """Whether the values are themselves lists or arrays."""
+    if not isinstance(values, (list, tuple, np.ndarray)) or len(values) == 0:
+        return False
+    return hasattr(values[0], "__len__") and not isinstance(values[0], (str, bytes, Mapping))
 
 
 def _kind(x: NDArray[Any]) -> str:
