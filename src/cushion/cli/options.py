@@ -105,6 +105,13 @@ def seed(text: str) -> int:
     return value
 
 
+def whole(text: str) -> int:
+    """A whole number of at least 1."""
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not '{text}'")
+    return int(text)
+
+
 def whole_or_all(text: str) -> int:
     """A number of rows; "all" is more than any sample has."""
     if text != "all" and not (text.isdecimal() and int(text) > 0):

@@ -24,6 +24,7 @@ from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.noise import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
 from cushion.nets.classifier import normalised
+from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network, Node
 from cushion.nets.normalise import Constants
@@ -50,6 +51,7 @@ def measure(
     spectra: bool = True,
     way: Way | None = None,
     normalise: tuple[Constants, Constants] | None = None,
+    device: str | None = None,
     **options: Options | None,
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
@@ -81,6 +83,9 @@ def measure(
     if normalise is not None:
         model = normalised(model, *normalise, sample.shape)
         init = None if init is None else normalised(init, *normalise, sample.shape)
+    if device is not None and isinstance(model, nn.Module):
+        model = placed(model, device)
+        init = placed(init, device) if isinstance(init, nn.Module) else init
     net, families, left = _seen(
         model, sample, families, way, named=only is not None, pair=bool(init or beside)
     )

@@ -21,6 +21,7 @@ from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure
 from cushion.nets.classifier import normalised
+from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
 from cushion.nets.normalise import Constants
@@ -76,13 +77,14 @@ def bounds(
     options: BoundOptions | None = None,
     name: str = "net",
     normalise: tuple[Constants, Constants] | None = None,
+    device: str | None = None,
 ) -> BoundsTable:
     """All bounds on one net and its training set, each a certificate or a measure, in one table.
 
     `holdout` adds the bound by counting, with which every other should be compared; `init`, the net
     before training, the versions from initialisation. The model is not changed. Of a net that
     cannot be traced there are the rows that need its answers and noise in its weights only;
-    `left_out` says why. `normalise`: as of `measure`.
+    `left_out` says why. `normalise` and `device`: as of `measure`.
     """
     options = options or BoundOptions()
     exact = parse_delta(str(options.delta))
@@ -95,10 +97,16 @@ def bounds(
     if normalise is not None:
         model = normalised(model, *normalise, sample.shape)
         init = None if init is None else normalised(init, *normalise, sample.shape)
+    if device is not None and isinstance(model, nn.Module):
+        model = placed(model, device)
+        init = placed(init, device) if isinstance(init, nn.Module) else init
     net, untraced = see(model, sample, ("trace", "hooks"))
     if isinstance(net, Network) and (said := net.lacks("contracts", "every bound by norms")):
         by_hooks: tuple[Way, ...] = ("hooks",)
-        net, untraced = see(model, sample, by_hooks).net, said
+        if device is not None and isinstance(model, nn.Module):
+        model = placed(model, device)
+        init = placed(init, device) if isinstance(init, nn.Module) else init
+    net, untraced = see(model, sample, by_hooks).net, said
     if not net.parameters:
         raise Unsupported(untraced)
     initial = None if init is None else see(init, sample, (way_of(net),)).net
