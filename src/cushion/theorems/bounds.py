@@ -103,10 +103,7 @@ def bounds(
     net, untraced = see(model, sample, ("trace", "hooks"))
     if isinstance(net, Network) and (said := net.lacks("contracts", "every bound by norms")):
         by_hooks: tuple[Way, ...] = ("hooks",)
-        if device is not None and isinstance(model, nn.Module):
-        model = placed(model, device)
-        init = placed(init, device) if isinstance(init, nn.Module) else init
-    net, untraced = see(model, sample, by_hooks).net, said
+        net, untraced = see(model, sample, by_hooks).net, said
     if not net.parameters:
         raise Unsupported(untraced)
     initial = None if init is None else see(init, sample, (way_of(net),)).net
