@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cushion.data import Dataset
 from cushion.data.rows import count_repeated, count_shared, freshness_fault, row_hashes
-from cushion.data.standardised import find_standardised
+from cushion.data.standardised import _OFF, _SHARE, _are_standard, find_standardised
 
 
 def naive_repeated(x: np.ndarray, y: np.ndarray) -> int:
@@ -96,6 +96,16 @@ def test_what_a_sample_standardised_itself_is_found(seed: int, ddof: int) -> Non
         0
     )
     assert find_standardised(single) == "columns", "computed in float32"
+
+
+def test_many_fresh_columns_of_many_rows_are_no_accident_either() -> None:
+    """Sums of fresh rows under true constants, drawn from their laws: 2000 columns, m = 10^7."""
+    m, rng = 10**7, np.random.default_rng(0)
+    means = rng.normal(size=2000) / np.sqrt(m)
+    squares = 1 + rng.normal(size=2000) * np.sqrt(2 / m)
+    assert not _are_standard(means * m, squares * m, m, min(_OFF, _SHARE / np.sqrt(m)))
+    assert _are_standard(means * m, squares * m, m, _OFF), "one tolerance would not do"
+    assert _are_standard(means * 0, squares * 0 + m, m, _SHARE / np.sqrt(m))
 
 
 def test_channels_and_whole_arrays_are_found_too() -> None:

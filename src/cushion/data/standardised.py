@@ -7,6 +7,7 @@ mean is off by about 1/√m.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from cushion.data.streaming import pieces
 
-_OFF = 2e-5  # far above the rounding of float32, below the chance of √m for what fits a disk
+_OFF = 2e-5  # far above the rounding of float32
+_SHARE = 0.01  # of 1/√m: what fresh rows come as close as by chance, once in ten thousand columns
 WHAT = ("columns", "channels", "values")  # what was standardised: each column, each channel, or all
 
 
@@ -31,23 +33,26 @@ def find_standardised(x: NDArray[Any]) -> str:
         wide = rows.astype(np.float64)
         sums += wide.sum(axis=0)
         squares += (wide**2).sum(axis=0)
-    if _are_standard(sums, squares, len(x)):
+    off = min(_OFF, _SHARE / math.sqrt(len(x)))
+    if _are_standard(sums, squares, len(x), off):
         return "columns"
     axes = tuple(range(1, sums.ndim))
     places = sums[0].size if sums.ndim else 1
-    if axes and _are_standard(sums.sum(axis=axes), squares.sum(axis=axes), len(x) * places):
+    if axes and _are_standard(sums.sum(axis=axes), squares.sum(axis=axes), len(x) * places, off):
         return "channels"
-    if _are_standard(sums.sum(keepdims=True), squares.sum(keepdims=True), len(x) * sums.size):
-        return "values"
-    return ""
+    whole = sums.sum(keepdims=True), squares.sum(keepdims=True)
+    return "values" if _are_standard(*whole, len(x) * sums.size, off) else ""
 
 
-def _are_standard(sums: NDArray[np.float64], squares: NDArray[np.float64], n: int) -> bool:
+def _are_standard(
+    sums: NDArray[np.float64], squares: NDArray[np.float64], n: int, off: float
+) -> bool:
+    """Of n numbers each, to within `off`."""
     means = sums / n
     variances = squares / n - means**2
-    centred = np.abs(means) < _OFF
+    centred = np.abs(means) < off
     # the deviation with n or n - 1 in its denominator
-    unit = [np.abs(np.sqrt(variances * n / d) - 1) < _OFF for d in (n, n - 1)]
+    unit = [np.abs(np.sqrt(variances * n / d) - 1) < off for d in (n, n - 1)]
     good = centred & (unit[0] | unit[1])
     count, others = int(good.sum()), int((squares > 0).sum())
     return count > 0 and (count == others or count >= 2)

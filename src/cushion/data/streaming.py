@@ -52,7 +52,8 @@ def room_for(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     with tempfile.TemporaryFile() as file:
         try:
             # a full disk is noticed here, and not when a page is touched
-            os.posix_fallocate(file.fileno(), 0, size)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
             where = f"{tempfile.gettempdir()} has no room for {size / 1e9:.1f} GB of examples"
             how = "set TMPDIR to a larger place, or save them as x_train.npy and y_train.npy"
