@@ -57,7 +57,7 @@ def _work(what: str) -> None:
     if what == "norms":
         cushion.measure(net, data, only="norms")
     else:
-        for layer in net:
+        for layer in net.children():
             if isinstance(layer, nn.Linear):
                 svds(layer.weight.detach().numpy(), k=1, return_singular_vectors=False)
     seconds = time.process_time() - begin

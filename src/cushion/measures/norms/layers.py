@@ -125,8 +125,8 @@ def _dense_row_norms(weight: Tensor) -> Tensor:
     Cubes of float32 numbers stay in the range of float64: nothing has to be scaled.
     """
     found = []
-    for block in weight.split(_BLOCK):
-        sizes = block.double().abs_()
+    for start in range(0, len(weight), _BLOCK):
+        sizes = weight[start : start + _BLOCK].double().abs_()
         squares = sizes.square()
         sums = sizes.sum(1), squares.sum(1).sqrt(), (squares * sizes).sum(1) ** (1 / 3)
         found.append(torch.stack(sums))

@@ -85,7 +85,7 @@ def replicate(model: nn.Module) -> nn.Module:
     """
     try:
         shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
-        replica = copy.deepcopy(model, shared).eval()  # type: ignore[arg-type]
+        replica = copy.deepcopy(model, shared).eval()
         for part in list(replica.modules()):
             if parametrize.is_parametrized(part):
                 for name in list(part.parametrizations):  # type: ignore[arg-type]

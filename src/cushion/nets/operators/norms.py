@@ -178,7 +178,8 @@ def sums_upper(weight: Tensor) -> float:
     Sums of n numbers err by less than n·u of themselves; both factors have at most n + 4 roundings.
     """
     rows, columns, squares = 0.0, weight.new_zeros(weight.shape[1], dtype=torch.float64), 0.0
-    for block in weight.detach().split(_BLOCK):
+    for start in range(0, len(weight), _BLOCK):
+        block = weight.detach()[start : start + _BLOCK]
         sizes = block.to(torch.float64).abs_()
         rows = max(rows, float(sizes.sum(1).max()))
         columns += sizes.sum(0)
