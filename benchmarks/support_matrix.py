@@ -135,13 +135,13 @@ def cell(net: str, model: Any, data: Dataset, family: str, limit: int, **how: bo
 
 
 def _by_hooks(net: str, model: Any, data: Dataset, limit: int) -> Cell:
-    start, why = time.perf_counter(), f"by its trace not done within {limit} s"
+    start, why = time.perf_counter(), f"not done within {limit} s, nor by hooks alone"
     try:
         with _within(limit):
             cushion.measure(model, data, only="stability", way="hooks", **_OPTIONS["stability"])
     except (cushion.CushionError, _TooLong) as error:
         return Cell(net, "stability", "too long", str(error) or why)
-    return Cell(net, "stability", "hooks", why, round(time.perf_counter() - start, 2))
+    return Cell(net, "stability", "hooks", "", round(time.perf_counter() - start, 2))
 
 
 def run(names: Sequence[str], out: Path, limit: int, *, all_layers: bool = False) -> None:
@@ -231,6 +231,7 @@ each kind.
   for the net.
 - **hooks**: layers are seen as they run, with their true maps; blocks form a chain.
 - **answers**: its scores are asked for, nothing else.
+- **too long**: the time that a cell is given was over; nothing is known beyond that.
 - **refused**: the number leads to the sentence that a user reads, below the table.
 """
 
