@@ -4,22 +4,23 @@ trace.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from tests.cases import CASES, Case
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 import cushion
 from cushion.errors import Unsupported
 from cushion.nets.loading.programs import plain_module
 
 
-def export(net: nn.Module, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
-    return torch.export.export(
-        net.eval(), (torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)),)
-    )
+def export(net: nn.Module, shape: tuple[int, ...], rows: int = 2) -> torch.export.ExportedProgram:
+    x = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(0))
+    return torch.export.export(net.eval(), (x,))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -54,10 +55,118 @@ def test_a_program_with_a_free_batch_size_asks_for_it() -> None:
         assert torch.allclose(cushion.trace(module, (1, 2, 2)).forward(x), net(x), atol=1e-6)
 
 
-def test_what_is_not_understood_is_named() -> None:
-    program = export(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.GELU()), (1, 2, 2))
-    with pytest.raises(Unsupported, match="gelu"):
-        cushion.trace(plain_module(program), (1, 2, 2))
+class Calls(nn.Module):
+    """A function of feature maps [4, 6] between two layers."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.function, self.last = nn.Conv1d(2, 4, 3), function, nn.LazyLinear(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.function(self.first(x)).flatten(1))
+
+
+UNDERSTOOD: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "silu in place": lambda x: F.silu(x, inplace=True),
+    "mish": F.mish,
+    "hardswish": F.hardswish,
+    "hardswish in place": lambda x: F.hardswish(x, inplace=True),
+    "hardsigmoid": F.hardsigmoid,
+    "relu6": F.relu6,
+    "relu6 in place": lambda x: F.relu6(x, inplace=True),
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 0.7),
+    "clamp": lambda x: x.clamp(-0.2, 0.3),
+    "leaky relu": lambda x: F.leaky_relu(x, 0.2),
+    "prelu": nn.PReLU(4),
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "logsigmoid": F.logsigmoid,
+    "softplus": F.softplus,
+    "elu": lambda x: F.elu(x, 0.5),
+    "celu": lambda x: F.celu(x, 0.5),
+    "selu": F.selu,
+    "constants": lambda x: -((x - 0.5) / 2.0 * 3 + 1),
+    "from a constant": lambda x: 1 - x,
+    "constants in place": lambda x: x.clone().sub_(1).mul_(2).div_(3),
+    "a call whose result is not read": lambda x: [x := x + 1, x.mul_(2)][0],
+    "pad": lambda x: F.pad(x, (1, 2)),
+    "slice": lambda x: x[:, 1:3, ::2],
+    "one channel": lambda x: x[:, 1],
+    "transpose": lambda x: F.relu(x.transpose(1, 2)),
+    "last two axes": lambda x: F.relu(x.mT),
+    "permute": lambda x: F.relu(x.permute(0, 2, 1)),
+    "chunk": lambda x: torch.add(*x.chunk(2, 1)),
+    "split": lambda x: x.split([1, 3], 1)[1],
+    "unbind": lambda x: torch.add(*x.unbind(1)[:2]),
+    "narrow": lambda x: x.narrow(1, 0, 2),
+    "transposed convolution": nn.ConvTranspose1d(4, 2, 3, stride=2, output_padding=1, groups=2),
+    "same padding": nn.Conv1d(4, 2, 3, padding="same", dilation=2),
+    "pool": lambda x: F.max_pool1d(F.avg_pool1d(x, 2), 2),
+    "adaptive pools": lambda x: F.adaptive_max_pool1d(F.adaptive_avg_pool1d(x, 3), 1),
+    "maximum": lambda x: x.max(2)[0] + x.amax(2),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "batch norm": nn.BatchNorm1d(4),
+}
+
+
+@pytest.mark.parametrize("name", UNDERSTOOD)
+def test_the_calls_of_a_program_are_traced_as_the_torch_functions_they_stand_for(name: str) -> None:
+    torch.manual_seed(0)
+    net, x = Calls(UNDERSTOOD[name]).eval(), torch.randn(5, 2, 8)
+    net(x)
+    module = plain_module(export(net, (2, 8)))
+    with torch.no_grad():
+        assert torch.allclose(module(x), net(x), atol=1e-6)
+        assert torch.allclose(cushion.trace(module, (2, 8)).forward(x), net(x), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (nn.LayerNorm(6), r"\(layer_norm\): it normalises each example by its own statistics"),
+        (nn.GroupNorm(2, 4), r"\(group_norm\): it normalises each example"),
+        (lambda x: x.softmax(1), r"\(softmax\): softmax is not piecewise linear"),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), "attention weights are computed"),
+        (lambda x: x.flip(2), r"\(flip\): there is no exact rule"),
+    ],
+)
+def test_a_call_that_is_not_understood_is_named_and_its_module_still_answers(
+    function: Callable[[Tensor], Tensor], said: str
+) -> None:
+    torch.manual_seed(0)
+    net, x = Calls(function).eval(), torch.randn(5, 2, 8)
+    net(x)
+    module = plain_module(export(net, (2, 8)))
+    with pytest.raises(Unsupported, match=f"{said}.*margins, sharpness and noise do not"):
+        cushion.trace(module, (2, 8))
+    with torch.no_grad():
+        assert torch.allclose(module(x), net(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("example", [1, 2])
+def test_a_program_that_keeps_the_batch_size_of_its_example_answers_other_batches_too(
+    example: int,
+) -> None:
+    class Token(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.token, self.out = nn.Parameter(torch.ones(1, 1, 4)), nn.Linear(12, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(torch.cat([self.token.expand(len(x), 1, 4), x], 1).flatten(1))
+
+    torch.manual_seed(0)
+    net = Token()
+    module = plain_module(export(net, (2, 4), example))
+    with pytest.raises(Unsupported, match="reads batches of one size only; export it with a free"):
+        cushion.trace(module, (2, 4))
+    for rows in (1, 2, 5):
+        x = torch.randn(rows, 2, 4)
+        with torch.no_grad():
+            assert torch.allclose(module(x), net(x), atol=1e-6)
 
 
 def test_a_program_exported_in_training_mode_is_refused() -> None:

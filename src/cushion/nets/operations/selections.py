@@ -240,7 +240,7 @@ def split(x: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Step, ...]
     return tuple(_cut(x, dim, end - size, end) for size, end in zip(sizes, ends, strict=True))
 
 
-@traces("unbind")
+@traces(torch.unbind, "unbind")
 def unbind(x: Any, dim: int = 0) -> tuple[Step, ...]:
     axes = slice(None)
     return tuple(part(x, (axes,) * dim + (at,)) for at in range(_side(x, dim)))

@@ -161,6 +161,11 @@ _TABLE = (
     ("optimizedmodule", "it is compiled", "pass the module as it was before torch.compile"),
     ("recursivescriptmodule scriptmodule", "it is TorchScript", "pass the module it was made of"),
     (
+        "fixedbatch",
+        "its program reads batches of one size only",
+        "export it with a free batch size (dynamic_shapes)",
+    ),
+    (
         "dataparallel distributeddataparallel",
         "it only distributes another net",
         "pass the net inside it: model.module",
@@ -177,4 +182,13 @@ _GENERIC = (
 
 def refusal(name: str) -> Refused:
     """Why the class or function called `name` has no rule."""
-    return Refused(*_REASONS.get(name.lower().replace("_", ""), _GENERIC))
+    return Refused(*_REASONS.get(_plain(name), _GENERIC))
+
+
+def has_refusal(name: str) -> bool:
+    """Whether the table has a reason of its own for the class or function called `name`."""
+    return _plain(name) in _REASONS
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")

@@ -249,7 +249,9 @@ def _part_of_several(node: fx.Node, args: list[Any]) -> Any:
 
 
 def _function_name(node: fx.Node) -> str:
-    target = node.target
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):  # a call of a torch.export program
+        return str(target.overloadpacket.__name__)
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 

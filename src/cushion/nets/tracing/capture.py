@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.operations.operation import Shape
-from cushion.nets.operations.vocabulary import BATCH, MODULES, Refused, refusal
+from cushion.nets.operations.vocabulary import BATCH, MODULES, Refused, has_refusal, refusal
 
 
 class CaptureFailed(Exception):
@@ -160,6 +160,8 @@ def capture(replica: nn.Module, shape: Shape | None = None) -> fx.Graph:
     except Exception as error:
         module = tracer.failed_in if tracer.failed_in is not None else replica
         path = next((name for name, m in replica.named_modules() if m is module), "")
+        if has_refusal(kind_name := type(module).__name__):
+            raise CaptureFailed(path, kind_name, refusal(kind_name)) from error
         if isinstance(error, fx.proxy.TraceError):
             reason = "its forward decides in Python by the values or the shape of a tensor"
             reason += _place(error)
