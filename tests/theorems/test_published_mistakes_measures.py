@@ -456,31 +456,58 @@ class Doubling(nn.Module):
         return x * torch.sigmoid(x)
 
 
-@pytest.mark.parametrize(
-    "odd", [nn.GELU(), nn.LSTM(6, 6), Doubling()], ids=lambda odd: type(odd).__name__
+def with_odd(odd: nn.Module) -> nn.Module:
+    layers = nn.Flatten(), nn.Linear(64, 6), nn.Sequential(nn.ReLU(), odd), nn.Linear(6, 3)
+    return nn.Sequential(*layers)
+
+
+odd_ones = pytest.mark.parametrize(
+    "odd", [nn.LayerNorm(6), Doubling()], ids=lambda odd: type(odd).__name__
 )
-@pytest.mark.parametrize("what", ["trace", *FAMILIES, "bounds", "margins", "noise sensitivity"])
+
+
+@odd_ones
+@pytest.mark.parametrize("what", ["trace", "paths", "conditions", "noise sensitivity"])
 def test_a_net_that_is_not_understood_is_refused_by_name(what: str, odd: nn.Module) -> None:
     """Layers that no rule knows skipped: an empty table, or one that leaves layers out, looks like
     a result.
     """
-    model = nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 6), nn.Sequential(nn.ReLU(), odd), nn.Linear(6, 3)
-    )
+    model = with_odd(odd)
     with pytest.raises(Unsupported, match=r"2\.1"):
         trace(model, (1, 8, 8)) if what == "trace" else RUNS[what](model, model)
 
 
+@odd_ones
+def test_what_does_not_need_the_trace_says_how_it_saw_the_net(odd: nn.Module) -> None:
+    """The other way round: weights and answers need no trace; nothing is left out in silence."""
+    table = measure(
+        with_odd(odd),
+        sample(),
+        stability=StabilityOptions(examples=2, draws=1, probes=2),
+        sharpness=SharpnessOptions(draws=2, ascent_steps=1),
+    )
+    assert table.net.way == "hooks"
+    assert [layer.name for layer in table.layers] == ["1", "3"]
+    assert all(layer.spectral and layer.layer_cushion and layer.tails for layer in table.layers)
+    assert table.net.sharpness is not None
+    assert {one.family for one in table.left_out} == {"paths", "conditions"}
+    assert all("2.1" in one.why for one in table.left_out)
+
+
 @pytest.mark.parametrize("model", [nn.Flatten(), nn.Sequential(nn.Flatten(), nn.ReLU())])
 def test_a_net_without_layers_is_refused(model: nn.Module) -> None:
-    """The same for a net in which nothing can be measured at all."""
+    """The same for a net in which there are no weights to measure."""
     for call in (
         lambda: trace(model, (1, 8, 8)),
-        lambda: measure(model, sample()),
+        lambda: measure(model, sample(), only="norms"),
+        lambda: measure(model, sample(), only="sharpness"),
         lambda: bounds(model, sample()),
     ):
         with pytest.raises(CushionError, match="no affine layer"):
             call()
+    table = measure(model, sample())
+    assert table.net.way == "answers"
+    assert all("no affine layer" in one.why for one in table.left_out)
 
 
 def test_path_norms_sum_over_a_pooling_window() -> None:

@@ -180,7 +180,10 @@ def _seen(
 
 
 def _lacking(net: View, family: Family) -> str:
-    """Which premise of the family a traced net lacks, and where; "" if none."""
+    """What the family asks for that the net lacks, and where; "" if nothing."""
+    if isinstance(net, HookedNet) and family.layer is not None and not net.affine_layers:
+        said = "hooks see no module with weights: the net calls functions with its parameters"
+        return f"{said}; its margins and sharpness can be measured"
     if not isinstance(net, Network):
         return ""
     said = (net.lacks(premise, f"the family {family.name}") for premise in family.premises)

@@ -66,7 +66,7 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
             problem = str(refused)
     if "hooks" in ways:
         try:
-            return Seen(_checked(HookedNet(module, fitted(module, rows)), data), problem)
+            return Seen(_checked(_hooked(module, rows), data), problem)
         except Unsupported as refused:
             problem = problem or str(refused)
     if "answers" in ways:
@@ -81,6 +81,13 @@ def _traced(module: nn.Module, data: Dataset) -> Network:
     plain = isinstance(module, Logits) and module.reading == Reading(half=module.reading.half)
     net = trace(module.inner if plain else module, data.shape)  # type: ignore[arg-type]
     return Network(tuple(replace(node, name=shown(node.name)) for node in net.nodes))
+
+
+def _hooked(module: nn.Module, rows: Batch) -> HookedNet:
+    net = HookedNet(module, fitted(module, rows))
+    if not net.parameters:
+        raise Unsupported("the net has no affine layer, so hooks see nothing; use its margins")
+    return net
 
 
 def _checked(net: Any, data: Dataset) -> Any:
