@@ -23,7 +23,7 @@ from torch import Tensor, fx, nn
 
 from cushion.certificates.answers import answer, fingerprint_net, score
 from cushion.errors import BadInput, Unsupported
-from cushion.nets.calling import evaluating
+from cushion.nets.calling import call, evaluating, place, precision, suited
 from cushion.nets.classifier import Logits, answers_only, as_module, kind_of, normalised, remarks
 from cushion.nets.fitted import Fitted
 from cushion.nets.tracing import trace
@@ -148,6 +148,14 @@ def test_wrapping_changes_neither_the_net_nor_its_fingerprint() -> None:
     assert score(net, X).shape == (40, 3)
 
 
+def test_torchs_random_state_stays_even_where_a_net_draws() -> None:
+    draws = Returns(lambda z: z + 1e-9 * torch.rand_like(z))
+    state = torch.random.get_rng_state()
+    as_module(draws, ROWS)
+    score(draws, X)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_nets_of_every_precision_answer_in_their_own(dtype: torch.dtype) -> None:
     net = plain().to(dtype)
@@ -157,6 +165,16 @@ def test_nets_of_every_precision_answer_in_their_own(dtype: torch.dtype) -> None
     assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert torch.equal(found, expected.to(found.dtype))
     assert all(p.dtype == dtype for p in net.parameters())
+
+
+def test_a_batch_goes_where_the_net_is() -> None:
+    away = plain().double().to("meta")  # the only other device that every machine has
+    assert (place(away).type, precision(away)) == ("meta", torch.float64)
+    moved = suited(away, ROWS)
+    assert (moved.device.type, moved.dtype) == ("meta", torch.float64)
+    assert call(away, ROWS).shape == (2, 3)
+    tokens = suited(away, torch.zeros(2, 3).long())
+    assert (tokens.device.type, tokens.dtype) == ("meta", torch.int64)
 
 
 class Reader(nn.Module):
@@ -251,6 +269,7 @@ def test_probabilities_are_kept_and_said() -> None:
         (nn.Conv2d(1, 2, 3), torch.rand(2, 8, 8), r"channel axis is missing: give x\[:, None\]"),
         (nn.Conv2d(1, 2, 3), torch.rand(2, 64), "flat: reshape them to 1 channels"),
         (nn.Conv2d(3, 2, 3), torch.rand(2, 1, 8, 8), "give examples of 3 channels instead of 1"),
+        (nn.Conv2d(3, 2, 9), torch.rand(2, 3, 8, 3), "the shape and type that it was trained on"),
         (nn.Linear(64, 2), torch.rand(2, 1, 8, 8), "1x8x8.*reads 64 numbers.*flatten the examples"),
         (nn.Linear(64, 2), torch.zeros(2, 64).long(), "convert the inputs to float32"),
         (Reader(), torch.rand(2, 3), "token ids kept as floats"),
