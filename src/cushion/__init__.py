@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from cushion.measures.conditions.family import ConditionOptions as ConditionOptions
     from cushion.measures.sharpness.family import SharpnessOptions as SharpnessOptions
     from cushion.measures.stability.family import StabilityOptions as StabilityOptions
+    from cushion.measures.support import support as support
     from cushion.measures.table import margins as margins
     from cushion.measures.table import measure as measure
     from cushion.measures.table import noise_sensitivity as noise_sensitivity
     from cushion.measures.tails.family import TailOptions as TailOptions
     from cushion.nets.loading.weights import load_net as load_net
-    from cushion.nets.tracing import support as support
     from cushion.nets.tracing import trace as trace
     from cushion.theorems.bounds import bounds as bounds
     from cushion.theorems.options import BoundOptions as BoundOptions

@@ -179,6 +179,12 @@ def _seen(
     return net, tuple(one for one in able if not lacking[one.name]), left
 
 
+def seen_by(model: Any, sample: Dataset, family: str) -> tuple[Way, str]:
+    """The way by which `measure` sees the model for one family; Unsupported where there is none."""
+    net, _, left = _seen(model, sample, _families(family, True), None, named=True, pair=False)
+    return way_of(net), next((one.why for one in left), "")
+
+
 def _lacking(net: View, family: Family) -> str:
     """What the family asks for that the net lacks, and where; "" if nothing."""
     if isinstance(net, HookedNet) and family.layer is not None and not net.affine_layers:

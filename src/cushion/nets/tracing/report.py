@@ -31,10 +31,21 @@ class SupportLine(Record):
     fix: str = ""  # what would fix it
 
 
+class FamilyWay(Record):
+    """How one family of measures sees a net, and why not by more."""
+
+    family: str
+    way: str  # trace, hooks or answers; "" where it is refused
+    why: str = ""
+
+
 class SupportReport(Record):
     """Names every module and operation of a net; `understood` means that all of them are."""
 
     lines: tuple[SupportLine, ...]
+    ways: tuple[
+        FamilyWay, ...
+    ] = ()  # by family of measures, where the shape of an example is known
 
     @property
     def understood(self) -> bool:
@@ -42,11 +53,13 @@ class SupportReport(Record):
 
     def __str__(self) -> str:
         width = max((len(line.path) for line in self.lines), default=0)
-        return "\n".join(
+        shown = "\n".join(
             f"{'ok ' if line.understood else 'NO '} {line.path:<{width}}  {line.module}: "
             + (line.role if line.understood else f"{line.reason}; {line.fix}")
             for line in self.lines
         )
+        ways = [f"{one.family}: {one.way or f'refused: {one.why}'}" for one in self.ways]
+        return "\n".join([shown, *ways])
 
 
 # what a refusal leaves
