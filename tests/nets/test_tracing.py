@@ -6,6 +6,7 @@ import copy
 import re
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -426,3 +427,34 @@ def test_every_recipe_traces(recipe: Recipe) -> None:
     spec = scale_width(parse(recipe.spec), 0.05)
     net = build(spec, 0, init=recipe.init)
     assert trace(net, spec.input_shape).classes == spec.classes
+
+
+class AuxiliaryHead(nn.Module):
+    """A net with a second head, in a list, that takes part in training only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.out = nn.Linear(4, 5), nn.Linear(5, 3)
+        head = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.LSTM(4, 3))
+        self.heads = nn.ModuleList([head])
+
+    def forward(self, x: Tensor) -> Any:
+        x = torch.relu(self.body(x))
+        return (self.out(x), self.heads[0](x)) if self.training else self.out(x)
+
+
+def test_a_head_that_is_not_called_in_eval_mode_is_dropped_and_named() -> None:
+    torch.manual_seed(0)
+    module, x = AuxiliaryHead().train(), torch.randn(3, 4)
+    net = trace(module, (4,))
+    assert [node.name for node in net.affine_layers] == ["body", "out"]
+    assert net.parameters == 4 * 5 + 5 + 5 * 3 + 3
+    with torch.no_grad():
+        assert torch.allclose(net.forward(x), copy.deepcopy(module).eval()(x), atol=1e-6)
+    assert module.training
+    report = support(module, (4,))
+    assert report.understood
+    roles = {line.path: line.role for line in report.lines}
+    paths = ("heads", "heads.0", "heads.0.0", "heads.0.1", "heads.0.2")
+    assert {roles[path] for path in paths} == {"not called in eval mode"}
+    assert [path for path, role in roles.items() if role.startswith("not")] == list(paths)

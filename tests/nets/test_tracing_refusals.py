@@ -148,10 +148,28 @@ REFUSED = {
         (4,),
         r"dropout \(dropout\): it also drops units in eval mode; pass training=self.training",
     ),
-    "unused layer": (
-        lambda: Custom(lambda m, x: m.a(x), a=_fc(), b=_fc()),
+    "unused parameter": (
+        lambda: Custom(lambda m, x: m.a(x), a=_fc(), b=nn.Parameter(torch.ones(2))),
         (4,),
-        r"account for every parameter: the logits do not depend on b.weight, b.bias; delete",
+        r"account for every parameter: the logits do not depend on b; delete",
+    ),
+    "unused parameters in a list": (
+        lambda: Custom(lambda m, x: m.a(x), a=_fc(), b=nn.ParameterList([torch.ones(2)])),
+        (4,),
+        r"account for every parameter: the logits do not depend on b.0; delete",
+    ),
+    "unused parameter of a layer that is called": (
+        lambda: Custom(
+            lambda m, x: m.b(x),
+            b=Custom(lambda m, x: m.a(x), a=_fc(), c=nn.Parameter(torch.ones(2))),
+        ),
+        (4,),
+        r"account for every parameter: the logits do not depend on b.c; delete",
+    ),
+    "layer of which a part is read": (
+        lambda: Custom(lambda m, x: F.linear(m.a(x), m.b.weight), a=_fc(), b=_fc()),
+        (4,),
+        r"account for every parameter: the logits do not depend on b.bias; delete",
     ),
     "dead layer": (
         lambda: Custom(lambda m, x: (m.a(x), m.b(x))[0], a=_fc(), b=_fc()),

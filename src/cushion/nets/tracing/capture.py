@@ -52,6 +52,7 @@ class _Tracer(fx.Tracer):
     def __init__(self, replica: nn.Module, shape: Shape | None) -> None:
         super().__init__()
         self.failed_in: nn.Module | None = None
+        self.called: set[int] = set()  # id() of the modules that were called, with all of a leaf
         self._shape, self._placed, self._running = shape, False, False
         self._hollow = None if shape is None else _without_values(replica)
 
@@ -94,6 +95,7 @@ class _Tracer(fx.Tracer):
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         if self._running:  # a call without values, inside one that is traced
             return forward(*args, **kwargs)
+        self.called.update(map(id, m.modules() if self.is_leaf_module(m, "") else (m,)))
         try:
             return super().call_module(m, forward, args, kwargs)
         except Exception:
@@ -146,8 +148,10 @@ def replicate(model: nn.Module) -> nn.Module:
     return replica.eval().double()
 
 
-def capture(replica: nn.Module, shape: Shape | None = None) -> fx.Graph:
-    """The graph of torch calls that `replica` makes, arguments at their defaults."""
+def capture(replica: nn.Module, shape: Shape | None = None) -> tuple[fx.Graph, frozenset[int]]:
+    """The graph of torch calls that `replica` makes, arguments at their defaults; and id() of the
+    submodules that it called on the way.
+    """
     kind, followed = type(replica), (*MODULES, nn.Sequential, fx.GraphModule)
     if kind.__module__.startswith("torch.") and not isinstance(replica, followed):
         # torch's own wrappers decide in Python a lot; say what they are, not how they fail.
@@ -156,7 +160,7 @@ def capture(replica: nn.Module, shape: Shape | None = None) -> fx.Graph:
     defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
     tracer = _Tracer(replica, shape)
     try:
-        return tracer.trace(replica, concrete_args=defaults)
+        return tracer.trace(replica, concrete_args=defaults), frozenset(tracer.called)
     except Exception as error:
         module = tracer.failed_in if tracer.failed_in is not None else replica
         path = next((name for name, m in replica.named_modules() if m is module), "")

@@ -106,22 +106,47 @@ def call_lines(assembly: Assembly, into: dict[int, int]) -> list[SupportLine]:
 
 
 def idle_lines(assembly: Assembly, alive: set[int]) -> list[SupportLine]:
-    """Parameters and buffers that no live draft reads; batch counters take no part in eval mode."""
+    """Parameters and buffers that no live draft reads, those of uncalled submodules apart; batch
+    counters take no part in eval mode.
+    """
     read = frozenset[int]().union(*(assembly.drafts[i].reads for i in alive))
-    net = assembly.replica
+    net, apart = assembly.replica, _uncalled(assembly, read)
     parameters = net.named_parameters(remove_duplicate=False)
     state = chain(parameters, net.named_buffers(remove_duplicate=False))
     unread = [name for name, value in state if id(value) not in read]
-    counters = "num_batches_tracked"
-    return [refused(name, "parameter", _IDLE) for name in unread if not name.endswith(counters)]
+    idle = [name for name in unread if not name.endswith("num_batches_tracked")]
+    return [
+        refused(name, "parameter", _IDLE)
+        for name in idle
+        if not any(name.startswith(f"{path}.") for path in apart)
+    ]
 
 
-def module_lines(model: nn.Module, called: set[str], followed: bool) -> list[SupportLine]:
+def _uncalled(assembly: Assembly, read: frozenset[int]) -> set[str]:
+    """Paths of the submodules that take no part in eval mode: neither they nor a part of them is
+    called, and no number of theirs is read. Lists of parameters and parametrizations are part of
+    the module that has them.
+    """
+    return {
+        path
+        for path, module in assembly.replica.named_modules(remove_duplicate=False)
+        if path
+        and "parametrizations" not in path.split(".")
+        and not isinstance(module, (nn.ParameterList, nn.ParameterDict))
+        and assembly.called.isdisjoint(map(id, module.modules()))
+        and read.isdisjoint(map(id, chain(module.parameters(), module.buffers())))
+    }
+
+
+def module_lines(assembly: Assembly, named: set[str]) -> list[SupportLine]:
     """Lines for modules that no call named: containers, unused ones, or all without a graph."""
     containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+    followed = bool(assembly.drafts)
+    read = frozenset[int]().union(*(draft.reads for draft in assembly.drafts))
+    apart = _uncalled(assembly, read) if followed else set()
     lines = []
-    for path, module in model.named_modules():
-        if path in called or not path or "parametrizations" in path.split("."):
+    for path, module in assembly.replica.named_modules():
+        if path in named or not path or "parametrizations" in path.split("."):
             continue
         name = type(module).__name__
         own = type(module).__module__.startswith("torch.nn") and not isinstance(module, containers)
@@ -130,6 +155,8 @@ def module_lines(model: nn.Module, called: set[str], followed: bool) -> list[Sup
             continue
         role = "container" if list(module.children()) else "its own forward"
         if plain_type(module) in MODULES:
-            role = "not called in eval mode" if followed else "supported layer"
+            role = "read by another forward" if followed else "supported layer"
+        if path in apart:
+            role = "not called in eval mode"
         lines.append(SupportLine(path, name, True, role))
     return lines

@@ -26,9 +26,11 @@ _ROUNDED = 1e-3  # the same once the weights are float32: only an ill-conditione
 def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     """The net that `model` computes in eval mode on examples of `input_shape` (or of a batch).
 
-    Guarantee: every parameter and buffer of `model` is used by an understood layer, and the traced
-    net equals the module in float64 on seeded random inputs; otherwise Unsupported, naming every
-    offending module, or BadInput. `model` stays as it is: tracing works on a copy, and torch's
+    Guarantee: every parameter and buffer of `model` is used by an understood layer, or is part of a
+    submodule that is not called in eval mode and of which nothing is read (the auxiliary heads of
+    training: dropped, not counted, named by `support`); and the traced net equals the module in
+    float64 on seeded random inputs. Otherwise Unsupported, naming every offending module, or
+    BadInput. `model` stays as it is: tracing works on a copy, and torch's
     random state is put back. The weights are float32, or float64 if any of the module's are; half
     precision widens without loss.
     """
@@ -61,8 +63,7 @@ def support(
     shape = None if input_shape is None else _example_shape(model, input_shape)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         assembly, _, lines, idle = _examine(model, shape)
-        followed = bool(assembly.drafts)
-        rest = report.module_lines(model, {line.path for line in lines}, followed)
+        rest = report.module_lines(assembly, {line.path for line in lines})
         return report.SupportReport((*lines, *rest, *idle))
 
 
@@ -77,7 +78,8 @@ def _examine(
     assembly = Assembly(model if failures else replicate(model), shape)
     if not failures:
         try:
-            assembly.walk(capture(assembly.replica, shape))
+            graph, assembly.called = capture(assembly.replica, shape)
+            assembly.walk(graph)
         except CaptureFailed as failure:
             failures = [report.refused(failure.path, failure.module, failure.refused)]
     into, idle = {}, []
