@@ -148,7 +148,7 @@ def test_a_call_that_is_not_understood_is_named_and_its_module_still_answers(
 
 @pytest.mark.parametrize("example", [1, 2])
 def test_a_program_that_keeps_the_batch_size_of_its_example_answers_other_batches_too(
-    example: int,
+    example: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     class Token(nn.Module):
         def __init__(self) -> None:
@@ -167,6 +167,7 @@ def test_a_program_that_keeps_the_batch_size_of_its_example_answers_other_batche
         x = torch.randn(rows, 2, 4)
         with torch.no_grad():
             assert torch.allclose(module(x), net(x), atol=1e-6)
+    assert capfd.readouterr().err == ""  # the trial of another size fails without a word
 
 
 def test_a_program_exported_in_training_mode_is_refused() -> None:

@@ -32,8 +32,8 @@ def plain_module(program: ExportedProgram) -> nn.Module:
     args, kwargs = program.example_inputs
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         expected = _numbers(guarded(*args, **kwargs))
-        try:
-            found = _numbers(module(*args, **kwargs))
+        try:  # a GraphModule's __call__ would print the failure
+            found = _numbers(module.forward(*args, **kwargs))
         except Exception:  # inputs in a shape of their own, such as a dict of tensors
             return guarded
         if not _close(expected, found):
@@ -100,7 +100,7 @@ def _reshape(graph: fx.Graph, copies: dict[fx.Node, fx.Node], node: fx.Node) -> 
 def _takes_more(module: nn.Module, x: Tensor, expected: Tensor) -> bool:
     """Whether a batch with one example more gets the answers that its examples have."""
     try:
-        found = _numbers(module(torch.cat([x, x[:1]])))
+        found = _numbers(module.forward(torch.cat([x, x[:1]])))
     except Exception:
         return False
     return _close([torch.cat([expected, expected[:1]])], found)
