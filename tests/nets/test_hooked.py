@@ -214,3 +214,41 @@ def test_numbers_that_are_none_are_refused_by_name() -> None:
         module.last.weight[0, 0] = torch.nan
     with pytest.raises(BadInput, match=r"parameter last\.weight"):
         HookedNet(module, x)
+
+
+class Same(nn.Conv2d):
+    """Pads in its forward, more behind than before, as nets from elsewhere do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.pad(x, (0, 1, 0, 1)))
+
+
+class Standardised(nn.Linear):
+    """Computes with another weight than the one it keeps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight / self.weight.norm(), self.bias)
+
+
+def test_a_layer_is_the_map_that_it_computes_and_not_what_its_attributes_say() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        flat = nn.Flatten()
+        net = nn.Sequential(Same(2, 3, 2), nn.BatchNorm2d(3), flat, Standardised(48, 5), nn.ReLU())
+        x = torch.randn(2, 2, 4, 4)
+    seen = HookedNet(nn.Sequential(*net, nn.Linear(5, 3)).eval(), x)
+    assert [node.name for node in seen.seen] == ["0", "5"]
+    assert seen.not_seen == ("3",)
+    expected = F.conv2d(F.pad(x, (0, 1, 0, 1)), net[0].weight, net[0].bias)
+    assert torch.allclose(seen.seen[0].affine(x), net[1].eval()(expected), atol=1e-5)
+
+
+def test_a_batch_norm_is_not_folded_into_a_layer_that_does_not_scale_with_its_weight() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(6)
+        net = nn.Sequential(Standardised(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).eval()
+        net[1].weight.data.uniform_(1, 3)
+        x = torch.randn(4, 6)
+    seen = HookedNet(net, x[:2])
+    assert torch.allclose(seen.forward(x), net(x), atol=1e-5)
+    assert [node.name for node in seen.seen] == ["1", "2"]

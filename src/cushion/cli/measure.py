@@ -136,6 +136,8 @@ def describe(found: MeasureTable) -> str:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
     if net.way != "trace":
         lines.append(f"seen by {_WAYS[net.way]}")
+    if net.not_seen:
+        lines.append(f"not looked at: {', '.join(net.not_seen)}: they do not compute as their kind")
     for why in dict.fromkeys(one.why for one in found.left_out):
         names = ", ".join(one.family for one in found.left_out if one.why == why)
         lines.append(f"left out: {names}: {why}")

@@ -63,6 +63,9 @@ class NetMeasures(_Row):
     data: str = column("name of S")
     data_fingerprint: str = column("SHA-256 of S")
     way: str = column("how the net was seen: by its trace, by hooks, by its answers")
+    not_seen: tuple[str, ...] = column(
+        "layers that hooks left out: they do something else than their kind", default=()
+    )
 
 
 class LeftOut(Record):

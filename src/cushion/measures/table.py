@@ -173,6 +173,10 @@ def _seen(
     why = untraced or f"it cannot see a net by its {way_of(net)}"
     left = tuple(LeftOut(one.name, why) for one in families if one not in able)
     lacking = {one.name: _lacking(net, one) for one in able}
+    able_by_hooks = all("hooks" in one.ways for one in able if named or not lacking[one.name])
+    if any(lacking.values()) and way is None and not pair and able_by_hooks:
+        # what the trace could serve, hooks can too, and more of it
+        return _seen(model, sample, families, "hooks", named=named, pair=pair)
     if named and (said := next(filter(None, lacking.values()), "")):
         raise Unsupported(said)
     left += tuple(LeftOut(name, said) for name, said in lacking.items() if said)
@@ -296,4 +300,5 @@ def _net(net: View, data: Dataset) -> NetMeasures:
         data=data.name,
         data_fingerprint=data.fingerprint,
         way=way_of(net),
+        not_seen=getattr(net, "not_seen", ()),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cushion.errors import BadInput
 from cushion.nets.operations.affine import Affine
 from cushion.nets.operations.operation import Shape
 from cushion.nets.operators import Conv2d, ConvNd, Diagonal, Linear, Operator, Positionwise
@@ -20,6 +21,7 @@ CONVOLUTIONS = (
     nn.ConvTranspose2d,
     nn.ConvTranspose3d,
 )
+_CLOSE = {True: 1e-3, False: 0.1}  # of the largest output: rounding, in half precision
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
@@ -48,8 +50,34 @@ def is_turned(module: Any) -> bool:
     )
 
 
-def affine_of(module: Any, shape: Shape) -> Affine | None:
-    """The map that the module is on examples of this shape; None where it is none or unknown."""
+def is_layer(module: nn.Module) -> bool:
+    """Whether the module is of a kind that `affine_of` knows."""
+    return isinstance(module, NORMALISATIONS) or weight_of(module) is not None
+
+
+def proved_affine(module: Any, x: Tensor, y: Tensor) -> Affine | None:
+    """The map that the module is, if it gives y for x, [B, *shape] both; None if none does.
+
+    A subclass may do in its forward what its attributes do not say, such as padding a map first.
+    """
+    for gives in (None, tuple(y.shape[1:])):
+        try:
+            affine = affine_of(module, tuple(x.shape[1:]), gives)
+        except BadInput:  # such a kernel does not fit
+            continue
+        if affine is None or tuple(affine.operator.output_shape) != tuple(y.shape[1:]):
+            continue
+        found = affine(x.to(affine.operator.weight.dtype))
+        if float((found - y).abs().max()) <= _CLOSE[y.dtype.itemsize > 2] * float(y.abs().max()):
+            return affine
+    return None
+
+
+def affine_of(module: Any, shape: Shape, gives: Shape | None = None) -> Affine | None:
+    """The map that the module is on examples of this shape; None where it is none or unknown.
+
+    gives: the output's shape, where a convolution pads to it instead of as its attributes say.
+    """
     weight, bias = weight_of(module), getattr(module, "bias", None)
     if weight is not None:
         weight = weight.detach()
@@ -59,7 +87,7 @@ def affine_of(module: Any, shape: Shape) -> Affine | None:
     if weight is None:
         return None
     if isinstance(module, CONVOLUTIONS):
-        operator = _convolution(module, weight, shape)
+        operator = _convolution(module, weight, shape, gives)
         kind = type(module).__name__.lower()
         return None if operator is None else Affine(operator, bias, kind)
     operator = Linear(weight) if len(shape) == 1 else Positionwise(weight, shape)
@@ -91,11 +119,11 @@ def idle_affine(name: str, module: Any) -> Iterator[tuple[str, Affine]]:
                 yield f"{name}.{part}", Affine(Linear(value.detach()), own, "recurrent")
 
 
-def _convolution(module: Any, weight: Tensor, shape: Shape) -> Operator | None:
+def _convolution(module: Any, weight: Tensor, shape: Shape, gives: Shape | None) -> Operator | None:
     if module.padding_mode != "zeros" or len(shape) != weight.ndim - 1:
         return None
     if isinstance(module, nn.Conv2d):
-        zeros = _zeros(module)
+        zeros = _zeros(module) if gives is None else _padded(module, shape, gives)
         how: Any = (module.stride, zeros, module.dilation, module.groups)
         return Conv2d(weight, shape, *how)
     return ConvNd(
@@ -121,6 +149,16 @@ def _zeros(module: Any) -> tuple[int, ...]:
     return tuple(
         side for p, extra in zip(module.padding, more, strict=True) for side in (p, p - extra)
     )
+
+
+def _padded(module: Any, shape: Shape, gives: Shape) -> tuple[int, ...]:
+    """The padding that makes a map of this shape from the input, more of it behind ("same")."""
+    zeros: list[int] = []
+    how = zip(shape[1:], gives[1:], module.kernel_size, module.stride, module.dilation, strict=True)
+    for side, wanted, kernel, step, spread in how:
+        whole = max(0, (wanted - 1) * step + spread * (kernel - 1) + 1 - side)
+        zeros += [whole // 2, whole - whole // 2]
+    return tuple(zeros)
 
 
 def _normalisation(module: Any, shape: Shape) -> Affine | None:

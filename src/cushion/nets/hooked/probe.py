@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 from cushion.errors import Unsupported
 from cushion.nets.batches import Batch
 from cushion.nets.hooked.flow import Flow, Fn
-from cushion.nets.hooked.layers import NORMALISATIONS, normalising, weight_of
+from cushion.nets.hooked.layers import NORMALISATIONS, is_layer, normalising, weight_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,8 @@ class Call:
     reads: tuple[int, ...]  # shape of one example's input
     gives: tuple[int, ...]  # shape of one example's output
     fn: Fn | None
+    # of a layer with weights: what it read and gave on the rows of the pass
+    seen: tuple[Tensor, Tensor] | None = None
 
     @property
     def name(self) -> str:
@@ -111,7 +113,10 @@ def watch(replica: nn.Module, rows: Batch) -> tuple[list[Call], Flow, Tensor]:
             if result is not None:
                 reads = () if given is None else tuple(given.shape[1:])
                 shape = tuple(result.shape[1:])
-                calls.append(Call(path, counts[path], module, reads, shape, result.grad_fn))
+                seen = None
+                if given is not None and is_layer(module):
+                    seen = given.detach().clone(), result.detach().clone()
+                calls.append(Call(path, counts[path], module, reads, shape, result.grad_fn, seen))
 
         return record
 
