@@ -176,7 +176,8 @@ def _seen(
     able_by_hooks = all("hooks" in one.ways for one in able if named or not lacking[one.name])
     if any(lacking.values()) and way is None and not pair and able_by_hooks:
         # what the trace could serve, hooks can too, and more of it
-        return _seen(model, sample, families, "hooks", named=named, pair=pair)
+        net, able, left = _seen(model, sample, families, "hooks", named=named, pair=pair)
+        return net, able, tuple(replace(o, why=lacking.get(o.family) or o.why) for o in left)
     if named and (said := next(filter(None, lacking.values()), "")):
         raise Unsupported(said)
     left += tuple(LeftOut(name, said) for name, said in lacking.items() if said)
@@ -192,8 +193,8 @@ def seen_by(model: Any, sample: Dataset, family: str) -> tuple[Way, str]:
 def _lacking(net: View, family: Family) -> str:
     """What the family asks for that the net lacks, and where; "" if nothing."""
     if isinstance(net, HookedNet) and family.layer is not None and not net.affine_layers:
-        said = "hooks see no module with weights: the net calls functions with its parameters"
-        return f"{said}; its margins and sharpness can be measured"
+        none = "hooks see no module with weights: the net calls functions with its parameters"
+        return f"{none}; its margins and sharpness can be measured"
     if not isinstance(net, Network):
         return ""
     said = (net.lacks(premise, f"the family {family.name}") for premise in family.premises)
