@@ -418,3 +418,17 @@ def test_held_out_rows_of_other_data_are_left_out(
     assert own["holdout_m"] > 0
     assert other["holdout_m"] is None
     assert "the held-out row is left out" in shown.err
+
+
+def test_a_net_that_only_answers_has_the_row_of_held_out_examples() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    data = blobs()
+    x, y = data.x.reshape(len(data), -1) / np.float32(255), data.y
+    fitted = LogisticRegression().fit(x[:40], y[:40])
+    table = bounds(fitted, (x[:40], y[:40]), holdout=(x[40:], y[40:]))
+    assert [row.name for row in table.bounds] == ["held-out examples"]
+    assert table.holdout_errors == int((fitted.predict(x[40:]) != y[40:]).sum())
+    assert "answers only" in table.left_out
+    with pytest.raises(cushion.Unsupported, match="answers only"):
+        bounds(fitted, (x[:40], y[:40]))

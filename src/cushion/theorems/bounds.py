@@ -11,7 +11,7 @@ from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.inputs import as_holdout
-from cushion.errors import BadInput, Unsupported, remark
+from cushion.errors import BadInput, remark
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.records import MeasureTable
@@ -25,6 +25,7 @@ from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
 from cushion.nets.normalise import Constants
+from cushion.nets.scored import ScoredNet
 from cushion.nets.view import Way, see, way_of
 from cushion.numerics import binomial_inverse, occam_log_delta
 from cushion.progress import working
@@ -55,7 +56,7 @@ _FEWEST = 4  # noise levels that are drawn in any case
 class Subject:
     """Everything that a bound may look at: a net on its sample."""
 
-    net: Network | HookedNet
+    net: Network | HookedNet | ScoredNet
     sample: Dataset
     initial: Network | HookedNet | None  # the net before training, where it is known
     holdout: Dataset | None
@@ -83,7 +84,8 @@ def bounds(
 
     `holdout` adds the bound by counting, with which every other should be compared; `init`, the net
     before training, the versions from initialisation. The model is not changed. Of a net that
-    cannot be traced there are the rows that need its answers and noise in its weights only;
+    cannot be traced there are the rows that need its answers and noise in its weights only; of one
+    that only answers, the row of held-out examples;
     `left_out` says why. `normalise` and `device`: as of `measure`.
     """
     options = options or BoundOptions()
@@ -100,12 +102,16 @@ def bounds(
     if device is not None and isinstance(model, nn.Module):
         model = placed(model, device)
         init = placed(init, device) if isinstance(init, nn.Module) else init
-    net, untraced = see(model, sample, ("trace", "hooks"))
+    # of answers alone there is one row, and it needs held-out examples
+    ways: tuple[Way, ...] = ("trace", "hooks", "answers")
+    net, untraced = see(model, sample, ways if held_out is not None else ways[:2])
     if isinstance(net, Network) and (said := net.lacks("contracts", "every bound by norms")):
         by_hooks: tuple[Way, ...] = ("hooks",)
         net, untraced = see(model, sample, by_hooks).net, said
-    if not net.parameters:
-        raise Unsupported(untraced)
+    if isinstance(net, ScoredNet) and init is not None:
+        raise BadInput(
+            "`init` is compared with a net's weights, and of this net only answers are seen"
+        )
     initial = None if init is None else see(init, sample, (way_of(net),)).net
     if initial is not None:
         check = check_alike if isinstance(net, Network) else check_same_layers
@@ -119,6 +125,8 @@ def bounds(
         facts = gather(net, sample, seen, found, initial, delta=delta, epsilon=options.epsilon)
     sharpness, why_flat = None, "sharpness was not asked for (0 draws)"
     try:
+        if isinstance(net, ScoredNet):
+            raise BadInput("of this net only answers are seen")
         sharpness = measure_sharpness(net, sample, options.sharpness)
     except BadInput as problem:  # it overflows the scores: its rows abstain, the others stand
         why_flat = str(problem)
@@ -126,7 +134,9 @@ def bounds(
     nets, flat = (net, sample, initial, held_out, held), (sharpness, why_flat)
     about = Subject(*nets, exact, options, facts, None if found is None else found.net, *flat)
     assumed = [*_ASSUMED, *([_INITIAL] if initial else []), *([_HELD_OUT] if held_out else [])]
-    arguments = ARGUMENTS if isinstance(net, Network) else ARGUMENTS_BY_HOOKS
+    arguments = {"trace": ARGUMENTS, "hooks": ARGUMENTS_BY_HOOKS, "answers": (_counted,)}[
+        way_of(net)
+    ]
     margin = epsilon_margin(seen.margins, options.epsilon)
     return BoundsTable(
         net=name,
@@ -183,6 +193,7 @@ def _counted(subject: Subject) -> list[Bound]:
 def _noise_bounds(subject: Subject) -> list[Bound]:
     """PAC-Bayes with isotropic noise: from zero, from initialisation, and eq. 6 as printed."""
     net, initial, options = subject.net, subject.initial, subject.options
+    assert not isinstance(net, ScoredNet)  # ARGUMENTS of the other two ways only
     m, delta = len(subject.sample), float(subject.delta)
     squares = squared_distance(net)
     moved = None if initial is None else squared_distance(net, initial)

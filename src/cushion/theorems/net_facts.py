@@ -18,6 +18,7 @@ from cushion.nets.engine import Accumulators, Samples, Total, map_shards
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network, Node
 from cushion.nets.operations import Affine
+from cushion.nets.scored import ScoredNet
 from cushion.theorems.facts import LayerFacts, NetFacts
 from cushion.theorems.occam import Decisions
 
@@ -39,7 +40,9 @@ class SampleFacts:
         return int((self.margins <= 0).sum())
 
 
-def look_at(net: Network | HookedNet, data: Dataset, batch: int = _BATCH) -> SampleFacts:
+def look_at(
+    net: Network | HookedNet | ScoredNet, data: Dataset, batch: int = _BATCH
+) -> SampleFacts:
     """Run the net over the sample once; tokens and several inputs have no norm and count as 0."""
 
     def work(rows: slice) -> Accumulators[str]:
