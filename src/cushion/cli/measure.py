@@ -29,6 +29,7 @@ _KINDS: dict[str, type[Options]] = {one.name: one.options for one in FAMILIES if
 
 _WAYS = {
     "hooks": "hooks: layers with weights as they run, and the blocks that all data pass",
+    "weights": "its weights, and its answers where there are data",
     "answers": "its answers alone",
 }
 
@@ -38,7 +39,9 @@ def add_parser(verbs: Any) -> None:
     example = "cushion measure runs/guha --data mnist --only norms,paths,margins,sharpness"
     parser = options.add_verb(verbs, "measure", run, summary=summary, example=example)
     options.add_net(parser)
-    options.add_data(parser)
+    none = "; without it: norms, spectra and tails of the weights"
+    options.add_data(parser, required=False, more=none)
+    options.add_shape(parser)
     names = ", ".join(family.name for family in FAMILIES)
     only = f"some of {names} (default: all; stability comes with spectra)"
     parser.add_argument("--only", metavar="FAMILIES", help=only)
@@ -50,7 +53,7 @@ def add_parser(verbs: Any) -> None:
     rows = "rows that pass the net at a time (default 256; halved where memory runs out)"
     parser.add_argument("--batch", type=options.whole, metavar="N", help=rows)
     ways = "how to see the net (default: the trace where it is understood, else hooks)"
-    parser.add_argument("--way", choices=("trace", "hooks", "answers"), help=ways)
+    parser.add_argument("--way", choices=("trace", "hooks", "weights", "answers"), help=ways)
     exact = "no probes: every Jacobian norm exactly, whatever it takes"
     options.add_switch(parser, "--exact", exact)
     options.add_switch(parser, "--no-spectra", "leave the singular values out")
@@ -76,6 +79,9 @@ def chosen(kind: type[Chosen], args: argparse.Namespace) -> Chosen:
 
 def _check_flags(args: argparse.Namespace) -> None:
     """BadInput for a flag that nothing to be measured reads."""
+    if args.data is None:
+        for flag in (name for name in ("save_margins", "normalise") if getattr(args, name)):
+            raise BadInput(f"--{flag.replace('_', '-')} is about data; give --data, or leave it out")
     if args.exact:
         if args.method not in (None, "exact"):
             raise BadInput(f"--exact is --method exact, not {args.method}; give one of them")
@@ -107,17 +113,19 @@ def run(args: argparse.Namespace) -> int:
         from cushion.cli import figures
 
         figures.prepare(args.figures)
-    data = load(args.data)
+    data = None if args.data is None else load(args.data)
     net = options.load_named_net(args, data)
     how |= {"only": args.only, "init": net.init, "beside": args.beside, "way": args.way}
     how |= {} if args.batch is None else {"batch": args.batch}
-    found = measure(net.module, data, spectra=not args.no_spectra, **how)
-    options.say_if_other_data(args, net, data)
+    own = None if data is not None or net.spec is None else net.spec.input_shape
+    found = measure(net.module, data, shape=args.shape or own, spectra=not args.no_spectra, **how)
+    if data is not None:
+        options.say_if_other_data(args, net, data)
     options.say_if_untrained(args)
-    if found.net.error_rate is not None:
+    if data is not None and found.net.error_rate is not None:
         options.say_if_doubtful(net, data, found.net.error_rate)
     answer(args, found.to_json(), describe(found))
-    if args.save_margins is not None:
+    if data is not None and args.save_margins is not None:
         lines = "".join(f"{margin!r}\n" for margin in margins(net.module, data).tolist())
         write_whole(args.save_margins, lines)
         say(f"cushion: wrote {len(data)} margins to {args.save_margins}")
@@ -131,11 +139,17 @@ def run(args: argparse.Namespace) -> int:
 def describe(found: MeasureTable) -> str:
     net = found.net
     size = f"{net.parameters} parameters in {net.depth} affine layers"
-    lines = [f"{size}, on {net.m} examples of {net.data} ({found.note})"]
+    where = f"on {net.m} examples of {net.data}" if net.m else "without data"
+    lines = [f"{size}, {where} ({found.note})"]
     if net.way == "trace" and not net.is_chain:
         lines.append(f"not a chain of layers: {net.not_a_chain_because}")
     if net.way != "trace":
         lines.append(f"seen by {_WAYS[net.way]}")
+    if any(layer.is_kernel for layer in found.layers):
+        lines.append(
+            "convolutions stand for their kernels, as matrices with a row a filter; the norms of "
+            "the maps that they are, mostly larger, need the shape of an example (--shape 3x32x32)"
+        )
     if net.not_seen:
         lines.append(f"not looked at: {', '.join(net.not_seen)}: they do not compute as their kind")
     for why in dict.fromkeys(one.why for one in found.left_out):

@@ -60,8 +60,13 @@ def add_switch(parser: Any, flag: str, meaning: str) -> None:
     parser.add_argument(flag, action="store_true", help=meaning)
 
 
-def add_data(parser: Any) -> None:
-    add_word(parser, "--data", "D", _DATA, required=True)
+def add_data(parser: Any, *, required: bool = True, more: str = "") -> None:
+    add_word(parser, "--data", "D", _DATA + more, required=required)
+
+
+def add_shape(parser: Any) -> None:
+    text = "without --data: of one example, such as 3x32x32; the true maps of convolutions need it"
+    parser.add_argument("--shape", metavar="SHAPE", type=shape, help=text)
 
 
 def add_out(parser: Any, shown: str, meaning: str) -> None:
@@ -103,6 +108,15 @@ def seed(text: str) -> int:
     if not 0 <= value < 2**63:
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2^63 - 1, not {text}")
     return value
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Sides with an x between them."""
+    sides = text.split("x")
+    if not all(side.isdecimal() and int(side) > 0 for side in sides):
+        rule = "must be whole numbers with an x between them, such as 3x32x32"
+        raise argparse.ArgumentTypeError(f"{rule}, not '{text}'")
+    return tuple(map(int, sides))
 
 
 def whole(text: str) -> int:
@@ -198,7 +212,8 @@ def check_certificate(path: str) -> None:
         raise BadInput(f"{path} is a compressed net and not a certificate; {how}")
 
 
-def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
+def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
+    """The NET of the flags; checked on rows of the data where there are any."""
     from cushion.compressors.file import is_compressed, load_compressed
     from cushion.nets.batches import as_batch
     from cushion.nets.devices import find_device, placed
@@ -218,7 +233,9 @@ def load_named_net(args: argparse.Namespace, data: Dataset) -> LoadedNet:
             said = f"--device does not go with {args.net}, a compressed net"
             raise BadInput(f"{said}, which is rebuilt on the CPU; leave it out")
         return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
-    known: dict[str, Any] = {"rows": as_batch(data.x[:2]), "classes": data.classes}
+    known: dict[str, Any] = {}
+    if data is not None:
+        known |= {"rows": as_batch(data.x[:2]), "classes": data.classes}
     if args.normalise is not None:
         known["normalise"] = parse_normalise(args.normalise)
         note(f"the net reads {normalise_words(*known['normalise'])}, as --normalise says")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from cushion.data import Dataset
     from cushion.measures.records import MeasureTable
     from cushion.nets.network import Network, Premise
     from cushion.nets.view import Way
@@ -39,7 +38,7 @@ class Context:
     """What a family measures: one net on its sample, and the options of that family."""
 
     net: Any  # as the family sees it: a Network, or where its `ways` allow, a view by hooks
-    data: Dataset
+    data: Any  # its Dataset; None only for families that need none
     options: Any  # of the family's own class
     initial: Network | None = None  # the net before training, where it is known
     weights: Weights = "trained"
@@ -83,10 +82,9 @@ class Family:
     layer and net: records of what it adds to each layer's row and to the whole net; all of it is
     None or () where it was not measured. ways: how it can see a net (`nets.view`). premises: what
     its definitions or theorems ask of every operation of a traced net. sees: what it
-    needs of the one pass over the data. brings: families that come with it. effort: about how long
-    it takes beside the others. title: of its
-    options on the command line. claims: what a paper says of trained nets, on a net and the one
-    beside it.
+    needs of the one pass over the data. brings: families that come with it. at_rest: whether it
+    needs no data. effort: about how long it takes beside the others. title: of its options on the
+    command line. claims: what a paper says of trained nets, on a net and the one beside it.
     """
 
     name: str
@@ -99,6 +97,7 @@ class Family:
     premises: tuple[Premise, ...] = ()
     sees: frozenset[Literal["norms", "margins"]] = frozenset()
     brings: tuple[str, ...] = ()
+    at_rest: bool = False
     effort: float = 1.0
     views: Callable[[MeasureTable], Iterable[View]] | None = None
     claims: Callable[[MeasureTable, MeasureTable], tuple[PaperClaim, ...]] | None = None

@@ -108,7 +108,7 @@ FAMILY = Family(
     MarginOptions,
     net=NetMargins,
     effort=0.2,
-    ways=("trace", "hooks", "answers"),
+    ways=("trace", "hooks", "weights", "answers"),
     sees=frozenset({"margins"}),
     views=_views,
 )

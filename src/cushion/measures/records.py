@@ -27,11 +27,19 @@ class LayerMeasures(_Row):
     """One affine layer, in the order in which data passes them, with every family's columns."""
 
     name: str = column("the layer, as the net calls it", label="layer")
-    kind: str = column("linear, conv2d, or batchnorm (one that no affine layer precedes)")
+    kind: str = column(
+        "linear, conv2d, batchnorm (one that no affine layer precedes); conv2d kernel: the weight "
+        "as a matrix with a row a filter, where the size of the input is not known"
+    )
     shape: tuple[int, ...] = column("of the weight")
     input_shape: tuple[int, ...] = column("of what the layer reads")
     output_shape: tuple[int, ...] = column("of what the layer puts out")
     parameters: int = column("weights and biases")
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether the row is about a convolution's kernel and not about the map that it is."""
+        return self.kind.endswith(" kernel")
 
     def flat(self) -> dict[str, Any]:
         """One row of a DataFrame: values, and medians where there are any; records without a value
@@ -54,15 +62,15 @@ class LayerMeasures(_Row):
 class NetMeasures(_Row):
     """The whole net on S, and every family's columns."""
 
-    m: int = column("examples in S")
-    classes: int = column("scores of the net")
+    m: int = column("examples in S; 0 where there are no data")
+    classes: int = column("scores of the net; 0 where it did not run")
     parameters: int = column("weights and biases, batch-norms folded")
     depth: int = column("affine layers")
     is_chain: bool = column("whether each layer reads the one before it alone")
     not_a_chain_because: str = column("why it is not")
     data: str = column("name of S")
     data_fingerprint: str = column("SHA-256 of S")
-    way: str = column("how the net was seen: by its trace, by hooks, by its answers")
+    way: str = column("how the net was seen: by its trace, by hooks, by its weights, by its answers")
     not_seen: tuple[str, ...] = column(
         "layers that hooks left out: they do something else than their kind", default=()
     )

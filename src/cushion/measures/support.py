@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from cushion.data import Dataset
 from cushion.errors import CushionError
 from cushion.measures.families import FAMILIES
-from cushion.measures.table import seen_by
+from cushion.measures.family import Family
+from cushion.measures.sight import look, noise
 from cushion.nets import tracing
 from cushion.nets.tracing.report import FamilyWay, SupportReport
+from cushion.nets.view import way_of
 
 _ROWS = 2
 
@@ -29,14 +31,15 @@ def support(model: nn.Module, input_shape: Sequence[int] | Tensor | None = None)
     if input_shape is None:
         return report
     sample = _sample(input_shape)
-    return replace(report, ways=tuple(_way(model, sample, family.name) for family in FAMILIES))
+    return replace(report, ways=tuple(_way(model, sample, family) for family in FAMILIES))
 
 
-def _way(model: Any, sample: Dataset, family: str) -> FamilyWay:
+def _way(model: Any, sample: Dataset, family: Family) -> FamilyWay:
     try:
-        return FamilyWay(family, *seen_by(model, sample, family))
+        seen = look(model, sample, (family,), named=True)
     except CushionError as refused:
-        return FamilyWay(family, "", str(refused))
+        return FamilyWay(family.name, "", str(refused))
+    return FamilyWay(family.name, way_of(seen.net))
 
 
 def _sample(given: Sequence[int] | Tensor) -> Dataset:
@@ -44,5 +47,5 @@ def _sample(given: Sequence[int] | Tensor) -> Dataset:
         x = given[:_ROWS].detach().cpu().numpy()
         x = x.astype(np.float32 if x.dtype.kind == "f" else np.int64)
     else:
-        x = np.random.default_rng(0).normal(size=(_ROWS, *given)).astype(np.float32)
+        return noise(given)
     return Dataset(x, np.arange(len(x)) % 2)

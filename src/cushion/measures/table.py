@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
-from cushion.errors import BadInput, Unsupported
+from cushion.errors import BadInput
 from cushion.measures.families import FAMILIES
 from cushion.measures.family import Context, Family, Found
 from cushion.measures.margins import MarginOptions
 from cushion.measures.one_pass import one_pass
 from cushion.measures.records import LayerMeasures, LeftOut, MeasureTable, NetMeasures
+from cushion.measures.sight import look, look_at_rest, noise
 from cushion.measures.stability.comparison import check_alike, random_like, scaled_to_match
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.noise import Draw, measure_sensitivity
@@ -28,22 +29,22 @@ from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network, Node
 from cushion.nets.normalise import Constants
-from cushion.nets.view import View, Way, see, way_of
+from cushion.nets.weighted import WeightsNet
+from cushion.nets.view import WAYS, View, Way, see, see_at_rest, way_of
 from cushion.progress import plan, working
 from cushion.records import Options, Record
 
 INTERRUPTED = "interrupted before it was measured"
 _BATCH = 256
-_WAYS: tuple[Way, ...] = ("trace", "hooks", "answers")
-_LIGHT = frozenset({"norms", "spectra", "tails", "margins"})  # weights and answers: no trace needed
 Row = TypeVar("Row", LayerMeasures, NetMeasures)
 
 
 def measure(
     model: Any,
-    data: AnyData,
+    data: AnyData | None = None,
     *,
     only: str | Sequence[str] | None = None,
+    shape: Sequence[int] | None = None,
     batch: int = _BATCH,
     epsilon: float = MarginOptions.epsilon,
     init: nn.Module | Network | None = None,
@@ -65,13 +66,16 @@ def measure(
     changed.
 
     The net is traced where a family needs it and it can be; else hooks see it, or its answers alone
-    (`way` asks for one of the three). Families that cannot see it are in `left_out` with the
+    (`way` asks for one of them). Families that cannot see it are in `left_out` with the
     reason, or refused if `only` names them. `normalise` = (mean, std) are constants that the net
     was trained behind: one number, or one a channel.
+
+    Without data there are norms, singular values and tails of its weights; with the `shape` of an
+    example those of the true maps, and path norms.
     """
     families = _families(only, spectra)
-    if way not in (None, "trace", "hooks", "answers"):
-        raise BadInput(f"`way` must be trace, hooks or answers, not {way}")
+    if way not in (None, *WAYS):
+        raise BadInput(f"`way` must be {', '.join(WAYS[:-1])} or {WAYS[-1]}, not {way}")
     if beside not in (None, "init", "random"):
         raise BadInput(f"`beside` must be init or random, not {beside}")
     if batch < 1:
@@ -79,20 +83,26 @@ def measure(
     chosen = _options({"margins": MarginOptions(epsilon), **options})
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
-    sample = _sample(model, data)
-    if normalise is not None:
+    sample = None if data is None else _sample(model, data)
+    if sample is not None and shape is not None:
+        raise BadInput("`shape` is for nets without data, and the data have theirs; leave it out")
+    if sample is None and normalise is not None:
+        raise BadInput("`normalise` says how the net reads data, and none were given; leave it out")
+    if sample is not None and normalise is not None:
         model = normalised(model, *normalise, sample.shape)
         init = None if init is None else normalised(init, *normalise, sample.shape)
     if device is not None and isinstance(model, nn.Module):
         model = placed(model, device)
         init = placed(init, device) if isinstance(init, nn.Module) else init
-    net, families, left = _seen(
-        model, sample, families, way, named=only is not None, pair=bool(init or beside)
-    )
-    initial = None if init is None else see(init, sample, (way_of(net),)).net
+    how_to: Any = {"named": only is not None, "pair": bool(init or beside)}
+    if sample is None:
+        net, families, left = look_at_rest(model, shape, families, way, **how_to)
+    else:
+        net, families, left = look(model, sample, families, way, **how_to)
+    initial = None if init is None else _alike(init, net, sample)
     if isinstance(net, Network) and isinstance(initial, Network):
         check_alike(net, initial, "the initialisation")
-    elif isinstance(net, HookedNet) and isinstance(initial, HookedNet):
+    elif initial is not None:
         check_same_layers(net, initial)
     how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
     if beside is None:
@@ -115,7 +125,7 @@ def measure(
 def margins(model: Any, data: AnyData, *, batch: int = _BATCH) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
     sample = _sample(model, data)
-    net = see(model, sample, _WAYS[2:]).net
+    net = see(model, sample, WAYS[-1:]).net
     return one_pass(net, sample, batch, norms=False, margins=True)["margins"]
 
 
@@ -153,60 +163,17 @@ def _sample(model: Any, data: Any) -> Dataset:
     return as_dataset(data)
 
 
-def _seen(
-    model: Any,
-    sample: Dataset,
-    families: tuple[Family, ...],
-    way: Way | None,
-    *,
-    named: bool,
-    pair: bool,
-) -> tuple[View, tuple[Family, ...], tuple[LeftOut, ...]]:
-    """The net by the first way that the families can go, those that can see it so, and the rest."""
-    ways: tuple[Way, ...] = (way,) if way else _WAYS
-    if way is None and not pair and all(family.name in _LIGHT for family in families):
-        ways = ("answers",) if {family.name for family in families} == {"margins"} else _WAYS[1:]
-    if named:  # what was asked for by name is refused, not left out
-        ways = tuple(one for one in ways if all(one in family.ways for family in families))
-    net, untraced = see(model, sample, ways or _WAYS[:1])
-    able = tuple(family for family in families if way_of(net) in family.ways)
-    why = untraced or f"it cannot see a net by its {way_of(net)}"
-    left = tuple(LeftOut(one.name, why) for one in families if one not in able)
-    lacking = {one.name: _lacking(net, one) for one in able}
-    able_by_hooks = all("hooks" in one.ways for one in able if named or not lacking[one.name])
-    if any(lacking.values()) and way is None and not pair and able_by_hooks:
-        # what the trace could serve, hooks can too, and more of it
-        net, able, left = _seen(model, sample, families, "hooks", named=named, pair=pair)
-        return net, able, tuple(replace(o, why=lacking.get(o.family) or o.why) for o in left)
-    if named and (said := next(filter(None, lacking.values()), "")):
-        raise Unsupported(said)
-    left += tuple(LeftOut(name, said) for name, said in lacking.items() if said)
-    return net, tuple(one for one in able if not lacking[one.name]), left
-
-
-def seen_by(model: Any, sample: Dataset, family: str) -> tuple[Way, str]:
-    """The way by which `measure` sees the model for one family; Unsupported where there is none."""
-    net, _, left = _seen(model, sample, _families(family, True), None, named=True, pair=False)
-    return way_of(net), next((one.why for one in left), "")
-
-
-def _lacking(net: View, family: Family) -> str:
-    """What the family asks for that the net lacks, and where; "" if nothing."""
-    if isinstance(net, HookedNet) and family.layer is not None and not net.affine_layers:
-        none = "hooks see no module with weights: the net calls functions with its parameters"
-        return f"{none}; its margins and sharpness can be measured"
-    if not isinstance(net, Network):
-        return ""
-    said = (net.lacks(premise, f"the family {family.name}") for premise in family.premises)
-    why = next(filter(None, said), "")
-    seen_by_hooks = why and "hooks" in family.ways
-    return f"{why}; `way` = hooks measures it between blocks" if seen_by_hooks else why
-
-
 def traced(model: nn.Module | Network, data: Dataset) -> Network:
     """The model as a net that reads these data and has a score for each of their classes."""
-    net: Network = see(model, data, _WAYS[:1]).net
+    net: Network = see(model, data, WAYS[:1]).net
     return net
+
+
+def _alike(init: Any, net: View, sample: Dataset | None) -> Any:
+    """The initialisation, seen as the net was."""
+    if sample is None and isinstance(net, WeightsNet):
+        return see_at_rest(init)
+    return see(init, noise(net.input_shape) if sample is None else sample, (way_of(net),)).net
 
 
 def _table(
@@ -220,7 +187,8 @@ def _table(
     net, data = context.net, context.data
     found: dict[str, Found] = {}
     sees = {part for family in families for part in family.sees}
-    norms, margins = "norms" in sees and way_of(net) != "answers", "margins" in sees
+    runs = way_of(net) in ("trace", "hooks")
+    norms, margins = "norms" in sees and runs, "margins" in sees
     with plan({family.name: family.effort for family in families}):
         with working("one pass over the data", 1):
             passed = one_pass(net, data, batch, norms=norms, margins=margins)
@@ -290,16 +258,16 @@ def _layer(node: Node) -> LayerMeasures:
     )
 
 
-def _net(net: View, data: Dataset) -> NetMeasures:
+def _net(net: View, data: Dataset | None) -> NetMeasures:
     return NetMeasures(
-        m=len(data),
+        m=0 if data is None else len(data),
         classes=net.classes,
         parameters=net.parameters,
         depth=len(net.affine_layers),
         is_chain=net.is_chain,
         not_a_chain_because=net.not_a_chain_because,
-        data=data.name,
-        data_fingerprint=data.fingerprint,
+        data="" if data is None else data.name,
+        data_fingerprint="" if data is None else data.fingerprint,
         way=way_of(net),
         not_seen=getattr(net, "not_seen", ()),
     )

@@ -1,9 +1,9 @@
-"""Three ways to see a net, from the least that it must allow to the most.
+"""Ways to see a net, from the least that it must allow to the most.
 
-answers: a pass gives scores. hooks: modules with weights are seen as they run, with their true
-maps, and what lies between them is differentiated. trace: the whole graph of operations is known
-and proved complete. A measure names the ways that it can go; the first that the net allows is
-taken.
+answers: a pass gives scores. weights: the numbers of its modules, and its answers. hooks: modules
+with weights are seen as they run, with their true maps, and what lies between them is
+differentiated. trace: the whole graph of operations is known and proved complete. A measure names
+the ways that it can go; the first that the net allows is taken.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from cushion.data import Dataset
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch, as_batch
 from cushion.nets.calling import fitted
-from cushion.nets.classifier import Logits, as_module, kind_of
+from cushion.nets.classifier import Logits, as_module, kind_of, unwrapped
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.hooked.probe import shown
+from cushion.nets.loading.programs import FixedBatch
 from cushion.nets.network import Network, NetworkModule
 from cushion.nets.outputs import Reading
 from cushion.nets.scored import ScoredNet
 from cushion.nets.tracing import trace
+from cushion.nets.weighted import WeightsNet
 
-Way: TypeAlias = Literal["answers", "hooks", "trace"]
+Way: TypeAlias = Literal["answers", "weights", "hooks", "trace"]
+WAYS: tuple[Way, ...] = ("trace", "hooks", "weights", "answers")  # the fullest first
 View: TypeAlias = Network | HookedNet | ScoredNet
 _ROWS = 2
 
@@ -35,7 +38,9 @@ def way_of(net: View) -> Way:
     """How this net is seen."""
     if isinstance(net, Network):
         return "trace"
-    return "hooks" if isinstance(net, HookedNet) else "answers"
+    if isinstance(net, HookedNet):
+        return "hooks"
+    return "weights" if isinstance(net, WeightsNet) else "answers"
 
 
 class Seen(NamedTuple):
@@ -57,8 +62,11 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
     module = as_module(known, rows, classes=data.classes)
     problem = ""
     if getattr(module, "answers_only", False):
-        problem = f"{kind_of(module)} gives answers only; of such a net there are margins"
-        ways = [way for way in ways if way == "answers"]
+        problem = (
+            f"{kind_of(module)} shows its answers and at most its weights; of such a net there are "
+            "margins, and norms, spectra and tails of weights that can be read"
+        )
+        ways = [way for way in ways if way in ("weights", "answers")]
     if "trace" in ways:
         try:
             return Seen(_checked(_traced(module, data), data))
@@ -69,21 +77,40 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
             return Seen(_checked(_hooked(module, rows), data), problem)
         except Unsupported as refused:
             problem = problem or str(refused)
+    if "weights" in ways and (net := WeightsNet(module, rows)).affine_layers:
+        return Seen(_checked(net, data), problem)
     if "answers" in ways:
         return Seen(_checked(ScoredNet(module, rows), data), problem)
-    raise Unsupported(problem)
+    raise Unsupported(problem or "the net has no module with weights that can be read")
+
+
+def see_at_rest(model: Any) -> WeightsNet:
+    """The model's weights, where nothing is known of what it reads."""
+    net = WeightsNet(unwrapped(model))
+    if not net.affine_layers:
+        why = "it has no dense layer, convolution, embedding or the like among its modules"
+        raise Unsupported(f"there are no weights to measure in {kind_of(net.module)}: {why}")
+    return net
 
 
 def _traced(module: nn.Module, data: Dataset) -> Network:
     if data.x.dtype.names is not None or data.x.dtype.kind == "i":
         what = "tokens" if data.x.dtype.names is None else "several inputs"
-        raise Unsupported(f"a trace begins at one input of floats, and this net reads {what}")
+        raise Unsupported(
+            f"cushion cannot trace this net: the net ({kind_of(module).split()[-1]}) reads {what}, "
+            "and a trace begins at one input of floats; hooks see it (path norms, conditions, exact "
+            "pairs of layers and compressors need the trace)"
+        )
     plain = isinstance(module, Logits) and module.reading == Reading(half=module.reading.half)
     net = trace(module.inner if plain else module, data.shape)  # type: ignore[arg-type]
     return Network(tuple(replace(node, name=shown(node.name)) for node in net.nodes))
 
 
 def _hooked(module: nn.Module, rows: Batch) -> HookedNet:
+    for part in module.modules():
+        if isinstance(part, FixedBatch):
+            said = f"the program reads batches of {part.rows} examples only, as it was exported"
+            raise Unsupported(f"{said}; export it with a dynamic batch (dynamic_shapes) for hooks")
     net = HookedNet(module, fitted(module, rows))
     if not net.parameters:
         raise Unsupported("the net has no affine layer, so hooks see nothing; use its margins")

@@ -80,7 +80,7 @@ def _show_spectra(table: MeasureTable) -> Iterator[View]:
     yield View("Singular values of each layer", table.layers, _SPECTRA, [note])
 
 
-_WEIGHTS: Any = {"ways": ("trace", "hooks")}
+_WEIGHTS: Any = {"ways": ("trace", "hooks", "weights"), "at_rest": True}
 NORMS = Family(
     "norms",
     _measure_norms,
@@ -96,6 +96,7 @@ PATHS = Family(
     _measure_paths,
     net=NetPaths,
     premises=("contracts",),
+    at_rest=True,
     views=_show_paths,
     effort=0.2,
 )

@@ -16,9 +16,10 @@ from cushion.nets.hooked.net import HookedNet
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d, Linear, Operator
 from cushion.nets.operators.spectrum import estimate_density, is_exact, singular_values
+from cushion.nets.weighted import WeightsNet
 
 _BLOCK = 256  # rows of a large matrix that are widened at a time
-AnyNet: TypeAlias = Any  # a Network, or two HookedNets
+AnyNet: TypeAlias = Any  # a Network, a HookedNet or a WeightsNet
 
 
 def layer_norms(
@@ -42,10 +43,10 @@ def layer_norms(
 
 def squared_distance(net: AnyNet, other: AnyNet | None = None) -> float:
     """‖w - w₀‖² over all weights and biases, in float64; w₀ = 0 without another net. Of a net that
-    hooks see: over every parameter of its module.
+    is not traced: over every parameter of its module.
     """
     total = 0.0
-    if isinstance(net, HookedNet):
+    if isinstance(net, HookedNet | WeightsNet):
         starts = {} if other is None else dict(other.module.named_parameters())
         for name, value in net.module.named_parameters():
             if value.is_floating_point():

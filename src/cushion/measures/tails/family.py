@@ -97,6 +97,7 @@ FAMILY = Family(
     TailOptions,
     TailsOfLayer,
     effort=8,
-    ways=("trace", "hooks"),
+    ways=("trace", "hooks", "weights"),
+    at_rest=True,
     views=_views,
 )

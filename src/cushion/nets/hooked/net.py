@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch
 from cushion.nets.hooked import layers, probe
 from cushion.nets.hooked.flow import Flow
@@ -163,7 +163,7 @@ class HookedNet:
 
             def replace(_: nn.Module, args: tuple[Any, ...]) -> Any:
                 counts[path] += 1
-                if self._calls[path, counts[path]] is not source:
+                if self._node(path, counts[path]) is not source:
                     return None
                 return (change(args[0]), *args[1:])
 
@@ -176,6 +176,12 @@ class HookedNet:
         with probe.hooks(self.module, before, before=True):
             self._passed(x, look)
 
+    def _node(self, path: str, at: int) -> Node:
+        if (path, at) not in self._calls:
+            said = f"the net calls {probe.shown(path)} more often on some batches than on others"
+            raise Unsupported(f"{said}, so hooks cannot follow it; margins and norms need no hooks")
+        return self._calls[path, at]
+
     def _passed(self, x: Batch, look: Callable[[Node, Tensor, Tensor], None]) -> Tensor:
         counts: Counter[str] = Counter()
         watched = {path for path, _ in self._calls}
@@ -186,7 +192,7 @@ class HookedNet:
 
             def show(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
                 counts[path] += 1
-                look(self._calls[path, counts[path]], args[0], output)
+                look(self._node(path, counts[path]), args[0], output)
 
             return show
 
@@ -298,10 +304,10 @@ def _order(
     return after, following
 
 
-def check_same_layers(net: HookedNet, other: HookedNet, what: str = "the initialisation") -> None:
+def check_same_layers(net: Any, other: Any, what: str = "the initialisation") -> None:
     """BadInput unless the two nets have layers of the same names and shapes."""
 
-    def described(one: HookedNet) -> list[tuple[str, Shape]]:
+    def described(one: Any) -> list[tuple[str, Shape]]:
         return [(node.name, tuple(node.affine.operator.weight.shape)) for node in one.affine_layers]
 
     if described(net) != described(other):

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from cushion.errors import Unsupported
 from cushion.nets.loading import aten
+from cushion.nets.loading.layer_calls import layers_for_calls
 
 
 def plain_module(program: ExportedProgram) -> nn.Module:
@@ -27,6 +28,7 @@ def plain_module(program: ExportedProgram) -> nn.Module:
     guarded = program.module()
     assert isinstance(guarded, fx.GraphModule)
     module = fx.GraphModule(guarded, _copy(guarded.graph)).eval()
+    layers_for_calls(module)
     if program.example_inputs is None:
         return module
     args, kwargs = program.example_inputs

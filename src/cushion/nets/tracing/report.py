@@ -35,7 +35,7 @@ class FamilyWay(Record):
     """How one family of measures sees a net, and why not by more."""
 
     family: str
-    way: str  # trace, hooks or answers; "" where it is refused
+    way: str  # trace, hooks, weights or answers; "" where it is refused
     why: str = ""
 
 
