@@ -81,7 +81,9 @@ def _check_flags(args: argparse.Namespace) -> None:
     """BadInput for a flag that nothing to be measured reads."""
     if args.data is None:
         for flag in (name for name in ("save_margins", "normalise") if getattr(args, name)):
-            raise BadInput(f"--{flag.replace('_', '-')} is about data; give --data, or leave it out")
+            raise BadInput(
+                f"--{flag.replace('_', '-')} is about data; give --data, or leave it out"
+            )
     if args.exact:
         if args.method not in (None, "exact"):
             raise BadInput(f"--exact is --method exact, not {args.method}; give one of them")

@@ -70,7 +70,9 @@ class NetMeasures(_Row):
     not_a_chain_because: str = column("why it is not")
     data: str = column("name of S")
     data_fingerprint: str = column("SHA-256 of S")
-    way: str = column("how the net was seen: by its trace, by hooks, by its weights, by its answers")
+    way: str = column(
+        "how the net was seen: by its trace, by hooks, by its weights, by its answers"
+    )
     not_seen: tuple[str, ...] = column(
         "layers that hooks left out: they do something else than their kind", default=()
     )

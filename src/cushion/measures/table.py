@@ -26,11 +26,11 @@ from cushion.measures.stability.noise import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
 from cushion.nets.classifier import normalised
 from cushion.nets.devices import placed
-from cushion.nets.hooked.net import HookedNet, check_same_layers
+from cushion.nets.hooked.net import check_same_layers
 from cushion.nets.network import Network, Node
 from cushion.nets.normalise import Constants
-from cushion.nets.weighted import WeightsNet
 from cushion.nets.view import WAYS, View, Way, see, see_at_rest, way_of
+from cushion.nets.weighted import WeightsNet
 from cushion.progress import plan, working
 from cushion.records import Options, Record
 

@@ -62,10 +62,10 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
     module = as_module(known, rows, classes=data.classes)
     problem = ""
     if getattr(module, "answers_only", False):
-        problem = (
-            f"{kind_of(module)} shows its answers and at most its weights; of such a net there are "
-            "margins, and norms, spectra and tails of weights that can be read"
-        )
+        gives, of = "answers", "margins"
+        if WeightsNet(module).affine_layers:
+            gives, of = "answers and weights", "margins, norms, spectra and tails"
+        problem = f"{kind_of(module)} gives {gives} only; of such a net there are {of}"
         ways = [way for way in ways if way in ("weights", "answers")]
     if "trace" in ways:
         try:
@@ -98,8 +98,8 @@ def _traced(module: nn.Module, data: Dataset) -> Network:
         what = "tokens" if data.x.dtype.names is None else "several inputs"
         raise Unsupported(
             f"cushion cannot trace this net: the net ({kind_of(module).split()[-1]}) reads {what}, "
-            "and a trace begins at one input of floats; hooks see it (path norms, conditions, exact "
-            "pairs of layers and compressors need the trace)"
+            "and a trace begins at one input of floats; hooks see it (path norms, conditions, "
+            "exact pairs of layers and compressors need the trace)"
         )
     plain = isinstance(module, Logits) and module.reading == Reading(half=module.reading.half)
     net = trace(module.inner if plain else module, data.shape)  # type: ignore[arg-type]
