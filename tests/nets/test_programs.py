@@ -196,3 +196,62 @@ def test_in_place_calls_change_their_operand() -> None:
     with torch.no_grad():
         assert torch.allclose(module(x), net(x))
         assert torch.allclose(cushion.trace(module, (4,)).forward(x), net(x), atol=1e-6)
+
+
+class Mixed(nn.Module):
+    """What no trace follows (a layer-norm), between layers of every kind that a program writes as
+    calls.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 4, 3, padding="same"), nn.BatchNorm2d(4)
+        self.thin = nn.Conv1d(4, 4, 2, stride=2, groups=2, bias=False)
+        self.own, self.head = nn.LayerNorm(32), nn.Linear(32, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.thin(torch.relu(self.norm(self.conv(x))).flatten(2))
+        return self.head(self.own(z.flatten(1)))
+
+
+def test_layers_of_an_untraceable_program_are_seen_by_hooks() -> None:
+    net = Mixed().eval()
+    x, y = torch.randn(6, 1, 4, 4), torch.arange(6) % 3
+    program = plain_module(export(net, (1, 4, 4)))
+    with torch.no_grad():
+        assert torch.equal(program(x), net(x))
+    seen = cushion.measure(program, (x, y), only="norms,stability")
+    eager = cushion.measure(net, (x, y), only="norms,stability")
+    assert [one.name for one in seen.layers] == ["conv2d", "conv1d", "linear"]
+    for one, other in zip(seen.layers, (o for o in eager.layers if o.name != "norm"), strict=True):
+        assert one.shape == other.shape
+        assert one.layer_cushion is not None
+    last, twin = seen.layers[-1], eager.layers[-1]
+    assert last.spectral == pytest.approx(twin.spectral, rel=1e-6)
+    assert last.layer_cushion.value == pytest.approx(twin.layer_cushion.value, rel=1e-5)
+
+
+def test_tokens_are_read_by_the_embedding_of_a_program() -> None:
+    net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.LayerNorm(12), nn.Linear(12, 2)).eval()
+    tokens = torch.randint(0, 9, (4, 3), generator=torch.Generator().manual_seed(0))
+    program = plain_module(torch.export.export(net, (tokens,)))
+    with torch.no_grad():
+        assert torch.equal(program(tokens), net(tokens))
+    table = cushion.measure(program, (tokens, torch.arange(4) % 2), only="norms")
+    assert {one.kind for one in table.layers} == {"embedding", "linear"}
+
+
+def test_a_weight_that_is_computed_stays_a_call() -> None:
+    class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(3, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(F.layer_norm(x, (4,)), 2 * self.weight)
+
+    net = Doubled().eval()
+    program, x = plain_module(export(net, (4,))), torch.randn(5, 4)
+    with torch.no_grad():
+        assert torch.equal(program(x), net(x))
+    assert not any(isinstance(part, nn.Linear) for part in program.modules())
