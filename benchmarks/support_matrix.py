@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import cushion
@@ -61,7 +62,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """How one family saw one net: trace, hooks, answers, refused, or what kept it from trying."""
+    """How one family saw one net: a way, refused, or what kept it from trying."""
 
     net: str
     family: str
@@ -99,8 +100,21 @@ def look(model: Any, data: Dataset, family: str, *, all_layers: bool = False) ->
     if family == "bounds":
         parts = {name: options[name] for name, options in _OPTIONS.items()}
         few = cushion.BoundOptions(noisy_draws=1, **parts)
-        return "hooks" if cushion.bounds(model, data, options=few).left_out else "trace"
-    return str(cushion.measure(model, data, only=family, **_OPTIONS.get(family, {})).net.way)
+        found = cushion.bounds(model, data, holdout=_held_out(data), options=few)
+        if len(found.bounds) == 1:
+            return "answers"
+        return "hooks" if found.left_out else "trace"
+    options: Any = {"spectra": family == "spectra", **_OPTIONS.get(family, {})}
+    return str(cushion.measure(model, data, only=family, **options).net.way)
+
+
+def _held_out(data: Dataset) -> Dataset:
+    """Every row backwards: of the same kind, and another row."""
+    turned = data.x.copy()
+    for name in data.x.dtype.names or (...,):
+        part = data.x[name]
+        turned[name] = np.flip(part, tuple(range(1, part.ndim)))
+    return Dataset("held out", turned, data.y, data.classes)
 
 
 def _look_at_few(model: Any, data: Dataset, family: str) -> str:
@@ -138,7 +152,8 @@ def _by_hooks(net: str, model: Any, data: Dataset, limit: int) -> Cell:
     start, why = time.perf_counter(), f"not done within {limit} s, nor by hooks alone"
     try:
         with _within(limit):
-            cushion.measure(model, data, only="stability", way="hooks", **_OPTIONS["stability"])
+            how: Any = {"way": "hooks", "spectra": False, **_OPTIONS["stability"]}
+            cushion.measure(model, data, only="stability", **how)
     except (cushion.CushionError, _TooLong) as error:
         return Cell(net, "stability", "too long", str(error) or why)
     return Cell(net, "stability", "hooks", "", round(time.perf_counter() - start, 2))
@@ -206,7 +221,7 @@ def page(cells: Sequence[Cell]) -> str:
 def _shown(one: Cell | None, reasons: dict[str, int]) -> str:
     if one is None:
         return ""
-    if one.how in ("trace", "hooks", "answers"):
+    if one.how in ("trace", "hooks", "weights", "answers"):
         return one.how
     number = reasons.setdefault(_short(one.why), len(reasons) + 1)
     return f"{one.how} ({number})"
@@ -230,6 +245,7 @@ each kind.
 - **trace**: the whole graph of operations is known, and everything can be measured that is defined
   for the net.
 - **hooks**: layers are seen as they run, with their true maps; blocks form a chain.
+- **weights**: the numbers of its modules are read; nothing is seen as it runs.
 - **answers**: its scores are asked for, nothing else.
 - **too long**: the time that a cell is given was over; nothing is known beyond that.
 - **refused**: the number leads to the sentence that a user reads, below the table.
