@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
 from cushion.nets.operators.block_lanczos import top_of
@@ -150,19 +151,44 @@ def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) ->
     # a power of two: scaling by it is exact, and squares cannot underflow
     unit = 2.0 ** math.frexp(largest)[1]
     blocks = blocks / unit
-    gram = blocks @ blocks.mH
-    squares = float(torch.linalg.vector_norm(blocks, dim=(1, 2)).max()) ** 2
-    identity = torch.eye(rows, dtype=blocks.dtype, device=blocks.device)
-    top, step, pending = (guess / unit) ** 2 * (1 + 1e-5), 1e-3, gram
+    gram = torch.stack([_square(block) for block in blocks])
+    squares = float(gram.diagonal(dim1=1, dim2=2).real.sum(1).max())
+    top = positive_top(gram, (guess / unit) ** 2 * (1 + 1e-5))
+    # Complex products cost four real ones, hence the factor 4 on every count of roundings.
+    slack = 4 * (columns + 4) * _UNIT * squares + factor_slack(rows, top)
+    return (unit * math.sqrt(top + slack) + perturbation) * (1 + 8 * _UNIT)
+
+
+def _square(block: Tensor) -> Tensor:
+    """B Bᴴ; of a large real block one triangle is computed, and mirrored."""
+    if block.device.type != "cpu" or block.dtype != torch.float64 or len(block) < _DENSE:
+        return block @ block.mH
+    # the transpose of a row-major matrix is what Fortran reads without a copy
+    upper = dsyrk(1.0, block.contiguous().numpy().T, trans=1)
+    lower = torch.from_numpy(upper.T)
+    return lower + lower.tril(-1).mT
+
+
+def positive_top(gram: Tensor, top: float) -> float:
+    """t ≥ top for which the factorisations of all t·I - G run to completion, [F, n, n].
+
+    Lower triangles are read. With `factor_slack` added t bounds the eigenvalues of the G.
+    """
+    step, pending = 1e-3, gram
     while len(pending):
         if top > 0.0:
-            failed = torch.linalg.cholesky_ex(top * identity - pending).info != 0
+            shifted = -pending
+            shifted.diagonal(dim1=1, dim2=2).add_(top)
+            failed = torch.linalg.cholesky_ex(shifted).info != 0
             pending = pending[failed]
         if len(pending):
             top, step = max(top, _power_estimate(pending)) * (1 + step), 2 * step
-    # Complex products cost four real ones, hence the factor 4 on every count of roundings.
-    slack = 4 * (columns + 4) * _UNIT * squares + 4 * (rows + 4) * _UNIT * rows * top
-    return (unit * math.sqrt(top + slack) + perturbation) * (1 + 8 * _UNIT)
+    return top
+
+
+def factor_slack(rows: int, top: float) -> float:
+    """What the rounding of a factorisation of t·I - G may hide (Rump), its trace at most rows·t."""
+    return 4 * (rows + 4) * _UNIT * rows * top
 
 
 def _power_estimate(gram: Tensor) -> float:
