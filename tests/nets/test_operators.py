@@ -23,6 +23,7 @@ from cushion.nets.operators import (
     Operator,
     Positionwise,
     convolution,
+    fourier,
 )
 from cushion.nets.operators.conv2d import same_padding
 from cushion.nets.operators.fourier import circular_upper
@@ -344,6 +345,37 @@ def test_the_circular_bound_of_any_convolution_is_above_its_norm(operator: ConvN
     taken = operator.stride, operator.dilation, operator.groups
     largest = _largest(naive_matrix(operator))
     assert largest <= circular_upper(operator.weight, outputs, *taken) <= 2 * largest
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "stride", "groups"),
+    [
+        ((5, 4, 3, 3), (6, 7), (1, 1), 1),
+        ((4, 6, 3, 2), (5, 4), (2, 1), 2),
+        ((3, 3, 7), (9,), (2,), 1),
+        ((2, 3, 2, 1, 3), (4, 3, 5), (1, 1, 2), 1),
+        ((6, 1, 3, 3), (8, 8), (1, 1), 6),
+    ],
+)
+def test_gram_matrices_from_correlations_are_those_of_the_fourier_blocks(
+    shape: tuple[int, ...], outputs: tuple[int, ...], stride: tuple[int, ...], groups: int
+) -> None:
+    taps = fourier._polyphase_kernel(_normal(*shape), stride, (1,) * len(stride), groups)
+    sizes = taps.shape[3:]
+    grid = [places + size - 1 for places, size in zip(outputs, sizes, strict=True)]
+    seen = [*grid[:-1], grid[-1] // 2 + 1]
+    fast, slack = fourier._from_correlations(taps.flatten(3), sizes, grid, seen)
+    naive, _ = fourier._from_blocks(taps.flatten(3), sizes, grid, seen)
+    found, expected = torch.cat(list(fast)), torch.cat(list(naive))
+    assert float(torch.linalg.matrix_norm(found - expected).max()) <= slack < 1e-9
+    full = [torch.fft.fftn(kernel, grid, dim=tuple(range(2, 2 + len(grid)))) for kernel in taps]
+    largest = max(
+        float(torch.linalg.svdvals(one.flatten(2).permute(2, 0, 1)).max()) for one in full
+    )
+    assert float(torch.linalg.eigvalsh(found).max()) == pytest.approx(largest**2)
+    for guess in (0.0, 0.9 * largest, largest):
+        upper = circular_upper(_normal(*shape), outputs, stride, (1,) * len(stride), groups, guess)
+        assert largest <= upper <= 1.02 * largest
 
 
 def test_norms_of_a_transposed_map_too_large_to_write_out() -> None:

@@ -10,10 +10,18 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.sparse.linalg import ArpackNoConvergence
 from tests.cases import LAYERS, every
 
-from cushion.nets.operators import Conv2d, Diagonal, Linear, Operator, norms
+from cushion.nets.operators import (
+    Conv2d,
+    Diagonal,
+    Linear,
+    Operator,
+    block_lanczos,
+    entry_sums,
+    matrices,
+    norms,
+)
 from cushion.nets.operators.norms import Gram, lanczos_norm
 
 torch.set_num_threads(1)
@@ -32,7 +40,7 @@ def _true_norm(operator: Operator) -> float:
 def test_every_layer_of_every_case_by_iteration(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(norms, "_DENSE", 4)  # ARPACK needs more rows than it seeks vectors
+    monkeypatch.setattr(norms, "_DENSE", 12)  # a basis needs more rows than there are starts
     assert 1 - 1e-6 <= lanczos_norm(operator) / _true_norm(operator) <= 1 + ROUNDING
 
 
@@ -81,7 +89,7 @@ def test_crowded_tops(gap: float, copies: int) -> None:
 
 
 def test_a_start_that_misses_the_top_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first start has no part in the first eigenvector: only the second start can find it."""
+    """The first start has no part in the first eigenvector: only the second can find it."""
     operator = Diagonal(torch.cat([torch.tensor([2.0]), torch.linspace(0.1, 1.9, 199)]), (200,))
     starts = np.random.default_rng(1).standard_normal((2, 200), dtype=np.float32)
     starts[0, 0] = 0.0
@@ -92,42 +100,81 @@ def test_a_start_that_misses_the_top_is_noticed(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(np.random, "default_rng", lambda _: Blind())
     assert lanczos_norm(operator) == pytest.approx(2.0, rel=1e-6)
-    monkeypatch.setattr(
-        norms, "_second_look", lambda _, start, value, vector: (0.0, vector + 1e-3 * start[::-1])
-    )
-    assert lanczos_norm(operator) < 1.95
 
 
 def test_products_too_coarse_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products as rough as a graphics card's in TF32: the float64 residual sends the search on in
     float64.
     """
-    exact_call = Gram.__call__
+    exact_product = Gram.product
 
-    def rough(self: Gram, vectors: np.ndarray) -> np.ndarray:
-        product = exact_call(self, vectors)
-        if self.weight.dtype == torch.float32:
+    def rough(self: Gram, vectors: torch.Tensor) -> torch.Tensor:
+        product = exact_product(self, vectors)
+        if self.dtype == torch.float32:
             product = product * (
-                1 + 2e-3 * np.sin(np.arange(product.size), dtype=np.float32).reshape(product.shape)
+                1 + 2e-3 * torch.arange(product.numel()).sin().reshape(product.shape)
             )
         return product
 
-    monkeypatch.setattr(Gram, "__call__", rough)
+    monkeypatch.setattr(Gram, "product", rough)
     operator = Conv2d(_normal(6, 4, 3, 3), (4, 10, 10), padding=(1, 1, 1, 1))
     assert 1 - 1e-6 <= lanczos_norm(operator) / _true_norm(operator) <= 1 + ROUNDING
 
 
 def test_no_convergence_in_float32_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    largest = norms._largest
-
-    def stuck(gram, start, tolerance, restarts=None):  # type: ignore[no-untyped-def]
-        if restarts is not None:
-            raise ArpackNoConvergence("stuck", np.zeros(0), np.zeros((0, 0)))
-        return largest(gram, start, tolerance)
-
-    monkeypatch.setattr(norms, "_largest", stuck)
+    monkeypatch.setattr(norms, "_RESTARTS", 0)
+    monkeypatch.setattr(block_lanczos, "_MOST", 16)
     operator = Linear(_normal(120, 80))
     assert 1 - 1e-6 <= lanczos_norm(operator) / _true_norm(operator) <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("room", [16, 24, 240])
+def test_block_lanczos_with_and_without_restarts_is_the_dense_spectrum(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_lanczos, "_MOST", room)
+    matrix = _normal(150, 90).double()
+    gram = matrix @ matrix.T
+    gram[:, -1] = gram[-1] = 0.0
+    gram[-1, -1] = 1.0 + float(torch.linalg.eigvalsh(gram)[-1])  # and once more, nearly
+    values = torch.linalg.eigvalsh(gram).flip(0).numpy()
+    starts = torch.from_numpy(np.random.default_rng(0).standard_normal((4, 150)))
+    found = block_lanczos.top_of(
+        lambda rows: rows @ gram, starts, lambda values, r: r[:3].max() <= 1e-9 * values[0]
+    )
+    np.testing.assert_allclose(found.values[:3], values[:3], rtol=1e-12)
+    np.testing.assert_allclose(found.vectors @ found.vectors.T, np.eye(5), atol=1e-10)
+    gaps = found.vectors @ gram - torch.from_numpy(found.values.copy())[:, None] * found.vectors
+    np.testing.assert_allclose(gaps.norm(dim=1).numpy(), found.residuals, rtol=1e-2, atol=1e-9)
+
+
+def test_float64_products_of_a_narrower_matrix_are_those_of_its_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(matrices, "_WIDENED", 600)
+    operator = Linear(_normal(70, 90))
+    wide, copy = operator.multiplying(torch.float64), operator.to(torch.float64)
+    assert isinstance(wide, matrices.Widened)
+    x, y = _normal(3, 90).double(), _normal(3, 70).double()
+    torch.testing.assert_close(wide.apply(x), copy.apply(x))
+    torch.testing.assert_close(wide.adjoint(y), copy.adjoint(y))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_sums_over_entries_in_blocks_are_those_of_the_whole(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_sums, "_BLOCK", 600)
+    operator = Linear(_normal(70, 90) * scale)
+    matrix = operator.weight.double()
+    for p in (1, 2, 3):
+        norms_of_rows = torch.linalg.vector_norm(matrix, p, dim=1)
+        torch.testing.assert_close(operator.entry_sums.row_norms(p), norms_of_rows)
+    assert operator.frobenius() == pytest.approx(float(matrix.norm()), rel=1e-12)
+    sums = torch.linalg.matrix_norm(matrix, 1) * torch.linalg.matrix_norm(matrix, math.inf)
+    least = min(float(sums.sqrt()), float(matrix.norm()))
+    assert _true_norm(operator) <= operator.entry_sums.spectral_upper()
+    assert operator.entry_sums.spectral_upper() == pytest.approx(least, rel=1e-9)
 
 
 def test_zero_maps() -> None:

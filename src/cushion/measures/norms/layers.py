@@ -18,7 +18,7 @@ from cushion.nets.operators import Conv2d, Linear, Operator
 from cushion.nets.operators.spectrum import estimate_density, is_exact, singular_values
 from cushion.nets.weighted import WeightsNet
 
-_BLOCK = 256  # rows of a large matrix that are widened at a time
+_BLOCK = 1 << 16  # numbers that are widened at a time: they stay in the cache
 AnyNet: TypeAlias = Any  # a Network, a HookedNet or a WeightsNet
 
 
@@ -61,9 +61,10 @@ def squared_distance(net: AnyNet, other: AnyNet | None = None) -> float:
 
 
 def _square(value: Tensor | None, start: Tensor | None) -> float:
-    """‖value - start‖² in float64; without a start nothing is copied."""
+    """‖value - start‖² in float64; without a start nothing is copied but a little at a time."""
     if value is not None and start is None:
-        return float(torch.linalg.vector_norm(value.detach(), dtype=torch.float64)) ** 2
+        parts = (part.double() for part in torch.split(value.detach().flatten(), _BLOCK))
+        return math.fsum(float(part @ part) for part in parts)
     return float(_change(value, start).square().sum())
 
 
@@ -120,23 +121,9 @@ def row_norms(operator: Operator, p: float) -> Tensor:
     return sums.clamp_min(0.0) ** (1 / p) * largest
 
 
-def _dense_row_norms(weight: Tensor) -> Tensor:
-    """ℓ_1, ℓ_2 and ℓ_3 norms of the rows of a float32 matrix, [3, out] float64, block by block.
-
-    Cubes of float32 numbers stay in the range of float64: nothing has to be scaled.
-    """
-    found = []
-    for start in range(0, len(weight), _BLOCK):
-        sizes = weight[start : start + _BLOCK].double().abs_()
-        squares = sizes.square()
-        sums = sizes.sum(1), squares.sum(1).sqrt(), (squares * sizes).sum(1) ** (1 / 3)
-        found.append(torch.stack(sums))
-    return torch.cat(found, dim=1)
-
-
 def _norms(operator: Operator, trace_norms: bool, seed: int) -> GroupNorms:
-    if isinstance(operator, Linear) and operator.weight.dtype == torch.float32:
-        ones, twos, threes = _dense_row_norms(operator.weight.detach())
+    if isinstance(operator, Linear):
+        ones, twos, threes = (operator.entry_sums.row_norms(p) for p in (1, 2, 3))
     else:
         ones, twos, threes = (row_norms(operator, p) for p in (1.0, 2.0, 3.0))
     trace = _trace_norm(operator, seed) if trace_norms else (None, None, None)

@@ -151,7 +151,8 @@ class Conv2d(Convolution):
     def large_upper(self) -> float:
         """At least ‖A‖₂, and close to it unless the map is not much larger than the kernel."""
         outputs = self.output_shape[1:]
-        return circular_upper(self.weight, outputs, self.stride, self.dilation, self.groups)
+        taken = self.stride, self.dilation, self.groups
+        return circular_upper(self.weight, outputs, *taken, guess=self.spectral())
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Conv2d:

@@ -136,7 +136,8 @@ class ConvNd(Operator):
         if self.input_size * self.output_size <= EXPLICIT:
             return gram_upper(self.to(torch.float64).dense()[None], guess=self.spectral())
         outputs = (self.input_shape if self.transposed else self.output_shape)[1:]
-        return circular_upper(self.weight, outputs, self.stride, self.dilation, self.groups)
+        taken = self.stride, self.dilation, self.groups
+        return circular_upper(self.weight, outputs, *taken, guess=self.spectral())
 
     def scaled(self, scale: Tensor) -> Self:
         if not self.transposed:

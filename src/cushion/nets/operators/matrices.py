@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +16,12 @@ from torch.nn import functional as F
 
 from cushion.errors import BadInput
 from cushion.nets.entries import sides
-from cushion.nets.operators.norms import gram_upper, sums_upper
+from cushion.nets.operators.entry_sums import EntrySums, entry_sums
+from cushion.nets.operators.norms import gram_upper, scale_to_one
 from cushion.nets.operators.operator import Operator
 from cushion.nets.operators.path_sums import PathSums, Powered, Sums
 
+_WIDENED = 1 << 18  # entries of a matrix that are widened at a time
 _GRAM_SIDE = 2048  # the Gram matrix of a larger side takes longer than all other norms
 
 
@@ -30,6 +34,15 @@ class Matrix(Operator):
     def column_energies(self) -> Tensor:
         return self.weight.square().sum(0).reshape(self.input_shape)
 
+    @cached_property
+    def entry_sums(self) -> EntrySums:
+        """One pass over the weights for norms of rows, ‖A‖_F and a bound on ‖A‖₂."""
+        scaled, unit = scale_to_one(self)
+        return entry_sums(scaled.weight, unit)
+
+    def frobenius(self) -> float:
+        return self.entry_sums.frobenius()
+
     def operator_frobenius(self) -> float:
         return self.frobenius()
 
@@ -38,7 +51,7 @@ class Matrix(Operator):
         and beyond, where that takes too long, the lesser of ‖A‖_F and √(‖A‖_1 ‖A‖_∞).
         """
         if min(self.weight.shape) > _GRAM_SIDE:
-            return sums_upper(self.weight)
+            return self.entry_sums.spectral_upper()
         return gram_upper(self.weight.to(torch.float64)[None], guess=self.spectral())
 
 
@@ -62,6 +75,11 @@ class Linear(Matrix):
     def adjoint(self, y: Tensor) -> Tensor:
         return y @ self.weight
 
+    def multiplying(self, dtype: torch.dtype) -> Operator:
+        """In float64 without a copy of a narrower weight."""
+        narrow = dtype == torch.float64 and self.weight.dtype.itemsize < 8
+        return Widened(self.weight.detach()) if narrow else super().multiplying(dtype)
+
     @classmethod
     def rebuild(cls, entry: dict[str, Any], weight: Tensor) -> Linear:
         del entry
@@ -80,6 +98,35 @@ class Linear(Matrix):
                     totals[at] = dgemv(1.0, block.T, part, 1.0, totals[at], overwrite_y=1)
         found = zip(sums, totals, strict=True)
         return [one and PathSums(total[:, None, None]) for one, total in found]
+
+
+@dataclass(frozen=True, eq=False)
+class Widened(Linear):
+    """A matrix in a narrower type whose products with vectors are those of float64.
+
+    Some rows at a time are widened, and meet one vector after the other while they are in the
+    cache: no slower than a copy of twice the size.
+    """
+
+    def apply(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        y = x.new_empty(len(x), len(self.weight))
+        for some, rows in self._blocks():
+            for vector, image in zip(x, y, strict=True):
+                image[some] = rows @ vector
+        return y if bias is None else y + bias
+
+    def adjoint(self, y: Tensor) -> Tensor:
+        x = y.new_zeros(len(y), self.weight.shape[1])
+        for some, rows in self._blocks():
+            for vector, image in zip(y, x, strict=True):
+                image += vector[some] @ rows
+        return x
+
+    def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        step = max(1, _WIDENED // self.weight.shape[1])
+        for start in range(0, len(self.weight), step):
+            some = slice(start, start + step)
+            yield some, self.weight[some].to(torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,6 +135,15 @@ class Operator(ABC):
         layout = torch.contiguous_format
         return self.with_weight(self.weight.detach().to(dtype, copy=True, memory_format=layout))
 
+    def multiplying(self, dtype: torch.dtype) -> Operator:
+        """The same map for products with vectors of `dtype`; it may share the weight."""
+        return self.with_weight(self.weight.detach().to(dtype))
+
+    def largest(self) -> float:
+        """The largest |weight|; nothing is copied."""
+        low, high = torch.aminmax(self.weight.detach())
+        return float(max(-low, high))
+
     @property
     def input_size(self) -> int:
         return math.prod(self.input_shape)

@@ -138,7 +138,7 @@ def top_values(operator: Operator, count: int) -> Values:
         vectors = eigenvectors(fast, 300)
     except ArpackNoConvergence:
         vectors = eigenvectors(exact, None)
-    images = exact.first(exact.maps(np.linalg.qr(vectors)[0].T.copy()))
+    images = exact.first(exact.maps(torch.from_numpy(np.linalg.qr(vectors)[0].T.copy())))
     return unit * np.asarray(torch.linalg.svdvals(images.flatten(1)).cpu())
 
 
