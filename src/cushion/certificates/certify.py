@@ -38,7 +38,9 @@ from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubt_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
 from cushion.errors import BadInput, remark
+from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
+from cushion.nets.devices import placed
 from cushion.nets.network import Network
 from cushion.nets.normalise import Normalise
 from cushion.theorems.occam import occam_bound, parse_delta
@@ -66,6 +68,8 @@ def certify(
     width: float | None = _USUAL.width,
     draws: int = _USUAL.draws,
     normalise: Normalise | None = None,
+    device: str | None = None,
+    batch: int | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -75,7 +79,9 @@ def certify(
     `model` is None, or any classifier (`nets.classifier`); `data` and `holdout` are whatever
     `as_dataset` takes. Without `minutes` and `steps` the time depends on the size of the data
     (`sizes.usual_minutes`). `normalise`, a pair (mean, std), puts (x - mean) / std before the
-    model, as in its training; the data stay as they are.
+    model, as in its training; the data stay as they are. `device` (cpu, cuda, cuda:1, mps, auto) is
+    where a copy of the model gives its scores, `batch` rows at a time (256); the search runs on the
+    CPU.
 
     Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
     model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
@@ -104,7 +110,7 @@ def certify(
             f"this takes about {options.minutes:g} minutes and {memory_needed(sample) / 1e9:.1f} "
             "GB of memory; `minutes` sets another time"
         )
-    model = behind(model, normalise, sample.shape)
+    model = placed(behind(model, normalise, sample.shape), device)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
@@ -132,7 +138,8 @@ def certify(
 
     about: dict[str, Any] = {"imitates_a_model": model is not None}
     about |= {"normalise": said} if (said := step_before(model)) else {}
-    scores = None if model is None else teacher_scores(model, sample)
+    with batches(batch):
+        scores = None if model is None else teacher_scores(model, sample)
     teacher = None if scores is None else scores[:, : sample.classes]
     if scores is not None:
         wrong = float((scores.argmax(dim=1).numpy() != sample.y).mean())
@@ -151,7 +158,8 @@ def certify(
     assert scores is not None
     relative = COARSE_TOLERANCE if _is_half(model) else RELATIVE_TOLERANCE
     tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy(), relative)
-    answers = answer(model, inputs.x, classes=sample.classes)
+    with batches(batch):
+        answers = answer(model, inputs.x, classes=sample.classes)
     return transfer(certificate, inputs, answers, tolerance, delta_f)
 
 

@@ -8,7 +8,7 @@ means the same numbers on every device.
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,7 +16,6 @@ from torch import nn
 from cushion.errors import BadInput
 
 NAMES = "cpu, cuda, cuda:1, mps, or auto (the fastest that is there)"
-Net = TypeVar("Net", bound=nn.Module)
 
 
 def find_device(name: str | torch.device) -> torch.device:
@@ -46,11 +45,16 @@ def find_device(name: str | torch.device) -> torch.device:
     return device
 
 
-def placed(module: Net, device: str | torch.device | None) -> Net:
-    """The module on that device: itself if it is there already (or None is given), else a copy."""
+def placed(module: Any, device: str | torch.device | None) -> Any:
+    """The module on that device: itself if it is there already (or None is given), else a copy.
+
+    What is no module, such as a fitted classifier or no model at all, has one place and stays.
+    """
     if device is None:
         return module
     target = find_device(device)
+    if not isinstance(module, nn.Module):
+        return module
     if all(one.device == _settled(target) for one in (*module.parameters(), *module.buffers())):
         return module
     return copy.deepcopy(module).to(target)
