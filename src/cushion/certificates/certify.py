@@ -21,11 +21,12 @@ from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.search.integer.search import search
 from cushion.certificates.search.options import Method, Report, SearchOptions, no_report
-from cushion.certificates.search.posterior import train_posterior
+from cushion.certificates.search.posterior import FoundPosterior, train_posterior
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.certificates.search.sizes import memory_needed, usual_minutes
 from cushion.certificates.search.task import Task
+from cushion.certificates.state_file import StateFile, is_state
 from cushion.certificates.transfer import (
     COARSE_TOLERANCE,
     RELATIVE_TOLERANCE,
@@ -37,7 +38,7 @@ from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubt_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
-from cushion.errors import BadInput, remark
+from cushion.errors import BadInput, Malformed, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
 from cushion.nets.devices import placed
@@ -95,8 +96,8 @@ def certify(
     `holdout` and `unlabelled` are used only after the search has ended; before it, they are only
     checked for rows of the sample. `report` is told now and then which part of the work is done,
     and the best bound so far (pac-bayes: an estimate of it). `keep` is a file for the best so far
-    (`best`; not of pac-bayes), from which a search that was killed goes on; remove it when the
-    certificate is safe. `tell` is told in sentences what should be known before it starts. The
+    (`best`; pac-bayes: `state_file`), from which a search that was killed goes on; remove it when
+    the certificate is safe. `tell` is told in sentences what should be known before it starts. The
     other options: `SearchOptions`.
     """
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
@@ -116,7 +117,8 @@ def certify(
         given = {"model": model, "unlabelled": unlabelled}
         for name in (name for name, value in given.items() if value is not None):
             raise BadInput(f"`method` = pac-bayes trains nets of its own; leave `{name}` out")
-        return _certify_posterior(sample, holdout, total, options, report or no_report)
+        trained = _train(sample, options, report or no_report, keep, tell)
+        return _certify_posterior(trained, sample, holdout, total, options)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and (model is None or isinstance(model, Network)):
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
@@ -148,7 +150,7 @@ def certify(
     if keep is not None:
         imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())
         made = {"data": sample.fingerprint, "share": str(delta_g), "imitated": imitated}
-        best = BestFile(Path(keep), identify(**made, **vars(options)), unfinished, tell)
+        best = BestFile(Path(keep), identify(**made, **vars(options)), unfinished, tell, is_state)
         task = replace(task, start=best.start(), keep=best.keep)
     found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
     notes = {**_notes(options, found.interrupted), **about, "trained": found.trained}
@@ -181,14 +183,31 @@ def _readable(sample: Dataset) -> Dataset:
     )
 
 
+def _train(
+    sample: Dataset,
+    options: SearchOptions,
+    report: Report,
+    keep: str | Path | None,
+    tell: Tell,
+) -> FoundPosterior:
+    """A posterior, from where a search that was killed had come, if `keep` says so."""
+    if keep is None:
+        return train_posterior(sample, options, report)
+    # neither δ nor the draws have a part in the training, but asking for others is another search
+    file = StateFile(Path(keep), identify(data=sample.fingerprint, **vars(options)), tell)
+    try:
+        return train_posterior(sample, options, report, file.start(), file.keep)
+    except Malformed:
+        raise file.refusal() from None
+
+
 def _certify_posterior(
+    found: FoundPosterior,
     sample: Dataset,
     holdout: Dataset | None,
     delta: Decimal,
     options: SearchOptions,
-    report: Report,
 ) -> Certificate:
-    found = train_posterior(sample, options, report)
     notes = {**_notes(options, found.interrupted), "steps": found.steps}
     draws = min(options.draws, max(_FEWEST, _WORDS // found.posterior.size))
     return certify_gaussian(
