@@ -3,11 +3,15 @@
 As with a card, an operation on tensors of two places is refused (single numbers may be mixed in),
 numpy cannot see them, and only `.to` or `.cpu` brings them back. Factories that are asked for the
 device make such tensors; those that are not make tensors of the CPU, and mixing tells on them.
+With `narrow` its numbers cannot become float64 there, as on MPS. (Tracing follows shapes with empty
+float64 tensors on the real "meta", so what is float64 from the beginning may be.)
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 PLACE = torch.device("meta")
+_WIDE = (torch.float64, torch.complex128)
+_narrow = False
 
 
 class ElsewhereTensor(Tensor):
@@ -50,6 +56,17 @@ class Elsewhere(TorchDispatchMode):
         return _run(func, args, kwargs or {})
 
 
+@contextmanager
+def narrow() -> Iterator[None]:
+    """Inside, that device knows no float64."""
+    global _narrow
+    _narrow = True
+    try:
+        yield
+    finally:
+        _narrow = False
+
+
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = func._schema.name
     indexing = name in ("aten::index", "aten::index_put_")  # the indices may be on the CPU
@@ -68,6 +85,12 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name.endswith("_") and args and isinstance(args[0], Tensor):
         return args[0]
     there = away if asked is None else torch.device(asked) == PLACE
+    if _narrow and there:
+        floats = [t for t in seen if isinstance(t, ElsewhereTensor) and t.is_floating_point()]
+        made: list[Tensor] = [t for t in floats if t.dtype in _WIDE]
+        tree_map_only(Tensor, lambda t: made.append(t) if t.dtype in _WIDE else None, found)
+        if made and any(t.dtype not in _WIDE for t in floats):
+            raise TypeError(f"{name}: {PLACE} does not support {made[0].dtype}")
     return tree_map_only(Tensor, ElsewhereTensor, found) if there else found
 
 

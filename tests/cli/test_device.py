@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from torch import nn
 import cushion
 from cushion.cli import build_parser
 from cushion.errors import BadInput
+from cushion.nets.network import NetworkModule
+from cushion.nets.operations import Affine
+from cushion.nets.operations.elementwise import LeakyReLU
 
 VERBS = ("train", "measure", "bounds", "compress", "certify", "verify", "reproduce")
 NET = "net.py:make --data d.npz"
@@ -68,14 +73,42 @@ def test_a_device_without_a_net_is_refused(place: Path, capsys: pytest.CaptureFi
     assert "--device say how to load a net; give --net as well" in err
 
 
-def test_a_compressed_net_stays_where_it_is_rebuilt(
+def test_a_compressed_net_is_rebuilt_and_then_moved(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = f"compress {NET} --method low-rank --k 1 -o small"
     assert ask(capsys, *words.split())[0] == 0
-    code, _, err = ask(capsys, *["measure", "small", "--data", "d.npz", "--device", "cpu"])
+    asked = ["measure", "small", "--data", "d.npz", "--only", "margins,norms", "--json", "-"]
+    answers = [ask(capsys, *asked, *more) for more in ([], ["--device", "cpu"])]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
+    code, _, err = ask(capsys, *asked, "--device", "cuda")
     assert code == 2
-    assert "rebuilt on the CPU; leave it out" in err
+    assert "device 'cuda' is not available on this machine" in err
+
+
+def test_a_compressed_net_takes_all_its_numbers_with_it() -> None:
+    leaky = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(0.1), nn.Linear(4, 2))
+    module = NetworkModule(cushion.trace(leaky, (3,))).eval()
+    there = copy.deepcopy(module).to(torch.float64)
+    ops = [node.op for node in there.network.nodes]
+    kinds = {op.operator.weight.dtype for op in ops if isinstance(op, Affine)}
+    kinds |= {op.bias.dtype for op in ops if isinstance(op, Affine) and op.bias is not None}
+    assert kinds | {op.slope.dtype for op in ops if isinstance(op, LeakyReLU)} == {torch.float64}
+    x = torch.rand(5, 3)
+    assert torch.allclose(there(x.double()).float(), module(x))
+    assert module.network.dtype == torch.float32
+
+
+def test_python_takes_the_device_of_certify_and_bounds_too(place: Path) -> None:
+    net = nn.Sequential(nn.Linear(6, 2))
+    more: dict[str, Any] = {"normalise": (0.5, 0.2)}
+    for verb in (cushion.certify, cushion.bounds):
+        with pytest.raises(BadInput, match="device 'cuda' is not available on this machine"):
+            verb(net, "d.npz", device="cuda", **more)
+    how: dict[str, Any] = {"method": "supermask", "steps": 5, **more}
+    found = [cushion.certify(net, "d.npz", device=device, **how) for device in (None, "cpu")]
+    assert found[0].message == found[1].message
 
 
 def test_python_takes_the_device_of_compress_too(place: Path) -> None:

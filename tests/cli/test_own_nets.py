@@ -117,6 +117,13 @@ def test_refusals_on_the_command_line_are_sentences(
         (f"measure {tmp_path}/conv.py:net --data {tmp_path}/last.npz", "8x8x3"),
         (f"measure {tmp_path}/conv.py:net --data {tmp_path}/last.npz", "transpose(0, 3, 1, 2)"),
         (f"compress {mine}:net --data digits --method low-rank --k 200% -o x", "up to 100%"),
+        (f"compress {mine}:net --data digits --method magnitude --sparsity 2 -o x", "below 1"),
+        (f"measure {mine}: --data digits", "names no factory; write"),
+        (f"measure {mine}:net --weights n.onnx --data digits", "n.onnx is a whole net and no"),
+        (
+            f"measure {mine}:net --weights n.pt2 --data digits",
+            "without --weights, and with --trust",
+        ),
     ):
         code, _, err = ask(capsys, *argv.split())
         assert code == 2

@@ -14,6 +14,7 @@ from torch import nn
 import cushion
 from cushion.data.dataset import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss
+from cushion.nets.batch_size import batches
 from cushion.nets.operations import Affine, AvgPool, MaxPool
 from cushion.nets.tracing import trace
 from cushion.theorems.net_facts import _after, gather, in_unit_cube, look_at
@@ -109,7 +110,8 @@ def test_the_facts_of_a_small_net() -> None:
         node.affine.bias.add_(0.1)
         node.affine.operator.weight.mul_(0.5 + 0.01 * float(torch.rand((), generator=other)))
     table = cushion.measure(net, data, only="norms,paths", init=start)
-    seen = look_at(net, data, batch=7)
+    with batches(7):
+        seen = look_at(net, data)
     found = gather(net, data, seen, table, start, delta=0.05, epsilon=0.3)
     x = data.x.reshape(20, -1) / 255.0
     assert found.input_energy == pytest.approx(np.linalg.norm(x), rel=1e-6)

@@ -45,6 +45,7 @@ from cushion.measures.sharpness.perturbed import NoiseRule, NoisyNet, NoisyPass
 from cushion.measures.spectra import layer_spectrum
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.table import measure
+from cushion.nets.batch_size import batches
 from cushion.nets.operations import Affine
 from cushion.nets.operators import Conv2d
 from cushion.nets.tracing import trace
@@ -264,8 +265,8 @@ def test_averages_are_over_examples(monkeypatch: pytest.MonkeyPatch) -> None:
         assert table.margins is not None
         assert table.margins.mean == pytest.approx(float(margins.mean()), rel=1e-5)
         assert table.error_rate == wrong / 23
-        monkeypatch.setattr("cushion.measures.sharpness.loss._SHARD", batch)
-        found = all_losses(trace(model, data.shape), data)
+        with batches(batch):
+            found = all_losses(trace(model, data.shape), data)
         assert (found.loss, found.error) == pytest.approx((loss, wrong / 23), rel=1e-5)
         monkeypatch.setattr(epochs, "EVALUATION_BATCH", batch)
         assert epochs.evaluate(model, data) == pytest.approx((loss, wrong), rel=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,31 @@ from torch import Tensor, nn
 from cushion.certificates.format.claims import Answers
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.batches import Batch, as_batch, as_floats
 from cushion.nets.calling import evaluating, place, precision
 from cushion.nets.classifier import as_module
+from cushion.nets.engine import map_shards
 from cushion.nets.identity import numbers_of
 from cushion.nets.network import Network
-from cushion.progress import progress
 
-_BATCH = 256
-_FEW = 2  # rows that are also scored in a batch of their own
+_FEW = 2  # rows that are also scored in batches of their own
 # of the largest score: far above rounding, far below what chance or batch statistics change
 _STEADY = 1e-3
 _COARSE = 0.03  # the same for half precision, whose sums round by up to 2^-8 a step
+
+
+@dataclass
+class _Parts:
+    """Scores of some rows, by the first of each part; merging keeps their precision."""
+
+    parts: dict[int, Tensor]
+
+    def merge(self, other: _Parts) -> None:
+        self.parts |= other.parts
+
+    def joined(self) -> Tensor:
+        return torch.cat([self.parts[start] for start in sorted(self.parts)])
 
 
 def fingerprint_net(model: Any) -> str:
@@ -52,14 +66,23 @@ def score(
     certificate can be about it.
     """
     net = as_module(model, as_batch(x[:_FEW]), classes=classes)
+
+    def work(rows: slice) -> dict[str, _Parts]:
+        part = _checked(net(_to(net, as_batch(x[rows]))), rows.start)
+        return {"scores": _Parts({rows.start: part})}
+
     with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(net):
-        parts = [
-            _checked(net(_to(net, as_batch(x[start : start + _BATCH]))), start)
-            for start in progress(range(0, len(x), _BATCH), describe, "batch")
-        ]
-        again = _checked(net(_to(net, as_batch(x[:_FEW]))), 0)
-    scores = torch.cat(parts)
-    moved = float((scores[:_FEW] - again).abs().max())
+        found = map_shards(len(x), rows_at_a_time(), work, describe=describe)
+        scores: Tensor = found["scores"].joined()
+        # in two sizes, as one of them may be that of the batches above
+        for few in (_FEW, 1):
+            _check_steady(net, scores, _checked(net(_to(net, as_batch(x[:few]))), 0))
+    return scores
+
+
+def _check_steady(net: nn.Module, scores: Tensor, again: Tensor) -> None:
+    """BadInput unless the first rows have the same scores again, but for rounding."""
+    moved = float((scores[: len(again)] - again).abs().max())
     rounding = _COARSE if precision(net) in (torch.float16, torch.bfloat16) else _STEADY
     if moved > rounding * float(again.abs().max()):
         raise BadInput(
@@ -67,14 +90,14 @@ def score(
             "the rest of its batch; make it the same on every call (batch-norm needs running "
             "statistics)"
         )
-    return scores
 
 
 def teacher_scores(model: Any, data: Dataset) -> Tensor:
     """[m, at least classes] scores of a net to imitate on its sample."""
     if isinstance(model, Network):
-        batches = (as_floats(data.x[s : s + _BATCH]) for s in range(0, len(data), _BATCH))
-        scores = torch.cat([model.forward(x.to(model.device, model.dtype)).cpu() for x in batches])
+        size = rows_at_a_time()
+        parts = (as_floats(data.x[s : s + size]) for s in range(0, len(data), size))
+        scores = torch.cat([model.forward(x.to(model.device, model.dtype)).cpu() for x in parts])
     else:
         scores = score(model, data.x, classes=data.classes, describe="f's scores").float()
     if scores.shape[1] < data.classes:

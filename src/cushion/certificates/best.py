@@ -16,12 +16,14 @@ from typing import Any
 
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.claims import OccamClaim
-from cushion.certificates.format.container import unpack
+from cushion.certificates.format.container import MAGIC, unpack
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import decode
 from cushion.certificates.search.task import Place, Start
+from cushion.data.files import check_regular
 from cushion.errors import BadInput, Malformed
 
+_MOST_BYTES = 2**26  # of a certificate file
 Tell = Callable[[str], None]
 
 
@@ -34,14 +36,32 @@ def identify(**what: Any) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
+def is_best(path: Path) -> bool:
+    """Whether a file begins as one that `BestFile` wrote."""
+    with open(path, "rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def tell_another(path: Path, tell: Tell) -> None:
+    """Say that the file is of another search."""
+    tell(
+        f"{path} is the best so far of another search (other data or options); this one begins "
+        "anew and writes over it"
+    )
+
+
 @dataclass
 class BestFile:
-    """Where a search keeps its best. certificate(net, notes) states what is proved about a net."""
+    """Where a search keeps its best. certificate(net, notes) states what is proved about a net.
+
+    another: whether a file is what a search of another kind keeps.
+    """
 
     path: Path
     identity: str
     certificate: Callable[[IntegerNet, Mapping[str, Any]], Certificate]
     tell: Tell = tell_nobody
+    another: Callable[[Path], bool] = lambda _: False
     _lost: bool = False
 
     def start(self) -> Start | None:
@@ -49,16 +69,18 @@ class BestFile:
 
         BadInput for a file that `keep` would write over and no search can have written.
         """
-        if not self.path.exists():
+        if not check_regular(self.path, "move it away").exists():
+            return None
+        if self.another(self.path):
+            tell_another(self.path, self.tell)
             return None
         try:
+            if self.path.stat().st_size > _MOST_BYTES:
+                raise Malformed("longer than any certificate file")
             claim, message = unpack(self.path.read_bytes())
             assert isinstance(claim, OccamClaim)
             if claim.made_with.get("search") != self.identity:
-                self.tell(
-                    f"{self.path} is the best so far of another search (other data or options); "
-                    "this one begins anew and writes over it"
-                )
+                tell_another(self.path, self.tell)
                 return None
             net = decode(message, claim.bits)
             place = Place(int(claim.made_with["tries"]), float(claim.made_with["seconds"]))

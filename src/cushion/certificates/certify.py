@@ -21,11 +21,12 @@ from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.search.integer.search import search
 from cushion.certificates.search.options import Method, Report, SearchOptions, no_report
-from cushion.certificates.search.posterior import train_posterior
+from cushion.certificates.search.posterior import FoundPosterior, train_posterior
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.certificates.search.sizes import memory_needed, usual_minutes
 from cushion.certificates.search.task import Task
+from cushion.certificates.state_file import StateFile, is_state
 from cushion.certificates.transfer import (
     COARSE_TOLERANCE,
     RELATIVE_TOLERANCE,
@@ -37,8 +38,10 @@ from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubt_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
-from cushion.errors import BadInput, remark
+from cushion.errors import BadInput, Malformed, remark
+from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
+from cushion.nets.devices import placed
 from cushion.nets.network import Network
 from cushion.nets.normalise import Normalise
 from cushion.theorems.occam import occam_bound, parse_delta
@@ -66,6 +69,8 @@ def certify(
     width: float | None = _USUAL.width,
     draws: int = _USUAL.draws,
     normalise: Normalise | None = None,
+    device: str | None = None,
+    batch: int | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -75,7 +80,9 @@ def certify(
     `model` is None, or any classifier (`nets.classifier`); `data` and `holdout` are whatever
     `as_dataset` takes. Without `minutes` and `steps` the time depends on the size of the data
     (`sizes.usual_minutes`). `normalise`, a pair (mean, std), puts (x - mean) / std before the
-    model, as in its training; the data stay as they are.
+    model, as in its training; the data stay as they are. `device` (cpu, cuda, cuda:1, mps, auto) is
+    where a copy of the model gives its scores, `batch` rows at a time (256); the search runs on the
+    CPU.
 
     Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
     model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
@@ -89,8 +96,8 @@ def certify(
     `holdout` and `unlabelled` are used only after the search has ended; before it, they are only
     checked for rows of the sample. `report` is told now and then which part of the work is done,
     and the best bound so far (pac-bayes: an estimate of it). `keep` is a file for the best so far
-    (`best`; not of pac-bayes), from which a search that was killed goes on; remove it when the
-    certificate is safe. `tell` is told in sentences what should be known before it starts. The
+    (`best`; pac-bayes: `state_file`), from which a search that was killed goes on; remove it when
+    the certificate is safe. `tell` is told in sentences what should be known before it starts. The
     other options: `SearchOptions`.
     """
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
@@ -104,13 +111,14 @@ def certify(
             f"this takes about {options.minutes:g} minutes and {memory_needed(sample) / 1e9:.1f} "
             "GB of memory; `minutes` sets another time"
         )
-    model = behind(model, normalise, sample.shape)
+    model = placed(behind(model, normalise, sample.shape), device)
     total = parse_delta(options.delta)
     if method == "pac-bayes":
         given = {"model": model, "unlabelled": unlabelled}
         for name in (name for name, value in given.items() if value is not None):
             raise BadInput(f"`method` = pac-bayes trains nets of its own; leave `{name}` out")
-        return _certify_posterior(sample, holdout, total, options, report or no_report)
+        trained = _train(sample, options, report or no_report, keep, tell)
+        return _certify_posterior(trained, sample, holdout, total, options)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and (model is None or isinstance(model, Network)):
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
@@ -132,7 +140,8 @@ def certify(
 
     about: dict[str, Any] = {"imitates_a_model": model is not None}
     about |= {"normalise": said} if (said := step_before(model)) else {}
-    scores = None if model is None else teacher_scores(model, sample)
+    with batches(batch):
+        scores = None if model is None else teacher_scores(model, sample)
     teacher = None if scores is None else scores[:, : sample.classes]
     if scores is not None:
         wrong = float((scores.argmax(dim=1).numpy() != sample.y).mean())
@@ -141,7 +150,7 @@ def certify(
     if keep is not None:
         imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())
         made = {"data": sample.fingerprint, "share": str(delta_g), "imitated": imitated}
-        best = BestFile(Path(keep), identify(**made, **vars(options)), unfinished, tell)
+        best = BestFile(Path(keep), identify(**made, **vars(options)), unfinished, tell, is_state)
         task = replace(task, start=best.start(), keep=best.keep)
     found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
     notes = {**_notes(options, found.interrupted), **about, "trained": found.trained}
@@ -151,7 +160,8 @@ def certify(
     assert scores is not None
     relative = COARSE_TOLERANCE if _is_half(model) else RELATIVE_TOLERANCE
     tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy(), relative)
-    answers = answer(model, inputs.x, classes=sample.classes)
+    with batches(batch):
+        answers = answer(model, inputs.x, classes=sample.classes)
     return transfer(certificate, inputs, answers, tolerance, delta_f)
 
 
@@ -173,14 +183,31 @@ def _readable(sample: Dataset) -> Dataset:
     )
 
 
+def _train(
+    sample: Dataset,
+    options: SearchOptions,
+    report: Report,
+    keep: str | Path | None,
+    tell: Tell,
+) -> FoundPosterior:
+    """A posterior, from where a search that was killed had come, if `keep` says so."""
+    if keep is None:
+        return train_posterior(sample, options, report)
+    # neither δ nor the draws have a part in the training, but asking for others is another search
+    file = StateFile(Path(keep), identify(data=sample.fingerprint, **vars(options)), tell)
+    try:
+        return train_posterior(sample, options, report, file.start(), file.keep)
+    except Malformed:
+        raise file.refusal() from None
+
+
 def _certify_posterior(
+    found: FoundPosterior,
     sample: Dataset,
     holdout: Dataset | None,
     delta: Decimal,
     options: SearchOptions,
-    report: Report,
 ) -> Certificate:
-    found = train_posterior(sample, options, report)
     notes = {**_notes(options, found.interrupted), "steps": found.steps}
     draws = min(options.draws, max(_FEWEST, _WORDS // found.posterior.size))
     return certify_gaussian(

@@ -32,6 +32,7 @@ def add_parser(verbs: Any) -> None:
     parser = options.add_verb(verbs, "certify", run, summary=summary, example=example)
     options.add_data(parser)
     options.add_net(parser, "--net")
+    options.add_batch(parser)
     bound = f"bound the error of NET itself, with {UNLABELLED_HELP}"
     options.add_word(parser, "--unlabelled", "U", bound)
     options.add_out(parser, "FILE.cushion", "where to write the certificate")
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
     from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
+    from cushion.nets.batch_size import batches
     from cushion.theorems.occam import parse_delta
 
     chosen = _options(args)
@@ -56,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     best = _best(args.out)
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
+    given["batch"] = args.batch
     given |= {"keep": best, "tell": lambda said: options.note(translate(said, args.flags))}
     with options.searching("searching") as report:
         certificate = certify(model, data, report=report, **given)
@@ -66,7 +69,8 @@ def run(args: argparse.Namespace) -> None:
     claim = certificate.claim
     obj = {"ok": True, "file": args.out, **claim_json(claim)}
     if isinstance(claim, OccamClaim):
-        obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
+        with batches(args.batch):
+            obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
         if loaded is not None:
             options.say_if_doubtful(loaded, data, obj["net"]["errors"] / len(data))
         lines = [*_words(claim, obj["net"], inputs, holdout, data.classes), "", *show_ledger(claim)]

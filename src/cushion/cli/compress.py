@@ -36,6 +36,7 @@ def add_parser(verbs: Any) -> None:
     parser = options.add_verb(verbs, "compress", run, summary=summary, example=_EXAMPLE)
     options.add_net(parser, meaning=_NET, nargs="?")
     options.add_data(parser)
+    options.add_batch(parser)
     methods = "; ".join(f"{method.name}: {method.meaning}" for method in METHODS.values())
     options.add_word(parser, "--method", "M", methods, required=True)
     options.add_out(parser, "OUT", _OUT)
@@ -146,7 +147,8 @@ def _compress_net(
     other = options.say_if_other_data(args, net, data)
     how = {"method": args.method, "options": chosen, "delta": args.delta, "seed": args.seed}
     held = None if other else holdout
-    found = compress_model(net.module, data, holdout=held, init=net.init, **how)
+    how |= {"init": net.init, "batch": args.batch}
+    found = compress_model(net.module, data, holdout=held, **how)
     if args.certificate is not None:
         if found.certificate is None:
             none = (row.because for row in found.summary.occam if row.kind == "certificate")
@@ -172,6 +174,7 @@ def _search(
 
     module = None if net is None else net.module
     how = {"method": args.method, "delta": args.delta, "seed": args.seed, **given}
+    how["batch"] = args.batch
     with options.searching(args.method) as report:
         found = compress(module, data, holdout=holdout, report=report, **how)
     found.save(args.out)

@@ -91,6 +91,11 @@ def add_device(parser: Any) -> None:
     add_word(parser, "--device", "DEV", where)
 
 
+def add_batch(parser: Any) -> None:
+    rows = "rows that pass NET at a time (default 256; halved where memory runs out)"
+    parser.add_argument("--batch", type=whole, metavar="N", help=f"{rows}: no answer depends on it")
+
+
 def add_examples(parser: Any, what: str, default: str = "what some minutes allow") -> None:
     text = f"rows for {what} (default: {default})"
     parser.add_argument("--examples", type=whole_or_all, metavar="N|all", help=text)
@@ -186,6 +191,8 @@ def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
     if args.net is None and (args.weights or args.trust or args.normalise or args.device):
         flags = "--weights, --trust, --normalise and --device"
         raise BadInput(f"{flags} say how to load a net; give {name} as well")
+    if args.net is None and args.batch is not None:
+        raise BadInput(f"--batch says how a net answers; give {name} as well, or leave it out")
     nets = [net for net in (args.net, getattr(args, "beside", None)) if net is not None]
     if args.trust:
         from cushion.nets.loading.foreign import PROGRAMS
@@ -229,10 +236,9 @@ def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
         for flag in (name for name in ("weights", "normalise") if getattr(args, name)):
             said = f"--{flag} does not go with {args.net}, a compressed net"
             raise BadInput(f"{said}, which has all its numbers in it; leave it out")
-        if device is not None:
-            said = f"--device does not go with {args.net}, a compressed net"
-            raise BadInput(f"{said}, which is rebuilt on the CPU; leave it out")
-        return LoadedNet(NetworkModule(load_compressed(args.net).network).eval(), None, {})
+        # rebuilt on the CPU, so that its numbers are those of the file, then moved
+        rebuilt = NetworkModule(load_compressed(args.net).network).eval()
+        return LoadedNet(placed(rebuilt, device), None, {})
     known: dict[str, Any] = {}
     if data is not None:
         known |= {"rows": as_batch(data.x[:2]), "classes": data.classes}

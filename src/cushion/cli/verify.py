@@ -13,7 +13,9 @@ from cushion.cli.output import answer
 from cushion.errors import BadInput, remark
 
 if TYPE_CHECKING:
+    from cushion.certificates.format.claims import Answers
     from cushion.data import Dataset
+    from cushion.data.inputs import Inputs
     from cushion.verifier.occam import Answering
 
 UNLABELLED_HELP = (
@@ -29,6 +31,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("file", metavar="FILE.cushion")
     options.add_data(parser)
     options.add_net(parser, "--net")
+    options.add_batch(parser)
     options.add_word(parser, "--unlabelled", "U", f"with --net: {UNLABELLED_HELP}")
     slow = "replay even a certificate that takes more than some minutes"
     options.add_switch(parser, "--slow", slow)
@@ -62,9 +65,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _answering(args: argparse.Namespace, data: Dataset) -> Answering:
     from cushion.certificates import answers as float_nets
+    from cushion.nets.batch_size import batches
 
     module = options.load_named_net(args, data).module
-    return lambda inputs: float_nets.answer(module, inputs.x)
+
+    def answering(inputs: Inputs) -> Answers:
+        with batches(args.batch):
+            return float_nets.answer(module, inputs.x)
+
+    return answering
 
 
 def _words(verdict: Verdict) -> list[str]:

@@ -22,6 +22,7 @@ from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
 from cushion.measures.probing import lengths, stream
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network
 from cushion.theorems.compression import CompressedFacts
@@ -65,7 +66,7 @@ def follow_induction(
 ) -> LayerErrors:
     """Both nets on all of `data`; with the `scores` of `net` the whole compressed one alone."""
     values = sum(math.prod(node.shape) for node in net.nodes)
-    batch = max(1, min(256, _ACTIVATIONS // values))
+    batch = max(1, min(rows_at_a_time(), _ACTIVATIONS // values))
 
     @torch.no_grad()
     def work(x: Tensor, rows: slice) -> dict[Pair | str, Tensor | Values]:

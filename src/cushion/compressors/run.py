@@ -34,6 +34,7 @@ from cushion.errors import BadInput, remark
 from cushion.measures.norms.layers import squared_distance
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import traced
+from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
 from cushion.nets.network import Network
@@ -59,6 +60,7 @@ def compress(
     init: nn.Module | None = None,
     normalise: Normalise | None = None,
     device: str | None = None,
+    batch: int | None = None,
     **options: Value,
 ) -> Compressed[Any]:
     """Search for a net with a small Occam bound on `data`, or compress `model`, as the method says.
@@ -69,32 +71,32 @@ def compress(
     and check what their lemmas promise; `init` is the model before its training, for
     `from_initialisation`. `normalise`, a pair (mean, std), puts (x - mean) / std before the model.
     `device` (cpu, cuda, cuda:1, mps, auto) has a copy of the model give its scores there; stored
-    numbers are always made on the CPU.
+    numbers are always made on the CPU. `batch`: rows that pass the net at a time, where it changes
+    no answer (256).
 
     The seed makes everything repeatable; where it makes a helper string it is written into the net
     and paid. `holdout` is read only at the end. The method's own options are the fields of its
     Options; None means not given.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    if device is not None and model is not None:
-        model, init = placed(model, device), None if init is None else placed(init, device)
     if normalise is not None:
         data = as_dataset(data)
         model = behind(model, normalise, data.shape)
         init = None if init is None else behind(init, normalise, data.shape)
+    model, init = placed(model, device), placed(init, device)  # with the constants before them
     chosen, own = choose(method, given)
     if isinstance(chosen, Search):
         sample, exact = as_dataset(data), parse_delta(str(delta))
         holdout = as_holdout(holdout, sample)
         remark(*sample.doubts)
-        return chosen.run(
-            sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
-        )
+        with batches(batch):
+            return chosen.run(
+                sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
+            )
     if model is None:
         raise BadInput(f"`method` = {method} compresses a trained net; give `model`")
-    return compress_model(
-        model, data, method=method, options=own, holdout=holdout, init=init, delta=delta, seed=seed
-    )
+    how: dict[str, Any] = {"holdout": holdout, "init": init, "delta": delta, "seed": seed}
+    return compress_model(model, data, method=method, options=own, batch=batch, **how)
 
 
 def compress_model(
@@ -107,6 +109,7 @@ def compress_model(
     init: nn.Module | Network | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
+    batch: int | None = None,
 ) -> Compressed[Summary]:
     """Compress a trained net and hold what the method's lemmas promise against what happens.
 
@@ -132,7 +135,7 @@ def compress_model(
     net, start = chosen.prepare(net, start)
     subject = resolve_name(chosen.subject)(net, start, sample, method, options, float(exact), seed)
     notes = {"method": method, "seed": seed, **chosen.settings(options)}
-    with plan({"candidates": 2, "promises": 1}):
+    with batches(batch), plan({"candidates": 2, "promises": 1}):
         with working("candidates", 1):
             found, tried, curve = choice.take_best(chosen, subject, exact, notes)
         found = replace(found, holdout=holdout)

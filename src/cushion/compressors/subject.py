@@ -24,13 +24,13 @@ from cushion.measures.stability.measurement import measure_terms
 from cushion.measures.stability.noise import Noise
 from cushion.measures.stability.smoothness import measure_smoothness
 from cushion.measures.table import measure
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.network import Network
 from cushion.nets.operators import Conv2d, ConvNd, Positionwise
 from cushion.theorems.facts import NetFacts
 from cushion.theorems.net_facts import SampleFacts, gather, look_at
 from cushion.theorems.noise_stability import LayerStabilityFacts, StabilityFacts
 
-_BATCH = 256
 _DRAWS = 4  # of the noise for ρ: enough to see that it is below 3d, the only question here
 _K = 1000
 
@@ -86,7 +86,7 @@ class Subject:
             check_scores(found, sample, rows.start)
             return {"scores": found}
 
-        return stream(net, sample, _BATCH, work, "scores")["scores"]
+        return stream(net, sample, rows_at_a_time(), work, "scores")["scores"]
 
     @cached_property
     def gamma(self) -> float | None:
@@ -114,7 +114,7 @@ class Subject:
         net, data, zeta, seed = self.net, self.sample, self.options.zeta, self.seed
         rows = self.options.examples
         asked = StabilityOptions(examples=rows, seed=seed, draws=_DRAWS, attenuation_draws=0)
-        norms = one_pass(net, data, _BATCH, norms=True, margins=False)
+        norms = one_pass(net, data, rows_at_a_time(), norms=True, margins=False)
         terms, seen = measure_terms(net, data, norms, asked, self.start)  # type: ignore[arg-type]
         if not terms:
             return None

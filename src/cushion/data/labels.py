@@ -167,7 +167,8 @@ def _numbers(ys: Sequence[NDArray[Any]], where: Sequence[str], classes: int | No
         )
         raise BadInput(f"{fault}; number the labels 0, 1, 2, ... without gaps")
     if low == 1 and high >= 2 and (len(seen) == high if classes is None else high == classes):
-        pass_on = f"if class 0 is only missing here, give classes={high + 1}"
+        given = f"cushion.Dataset(x, y, classes={high + 1})"
+        pass_on = f"if class 0 is only missing here, say so in Python with {given}"
         shifted = f"labels run from 1 to {high} and were taken as classes 0 to {high - 1}"
         return Labels(high, tuple(range(1, high + 1)), f"{shifted}; {pass_on}")
     if low < 0:

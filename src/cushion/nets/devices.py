@@ -2,21 +2,27 @@
 
 Whatever is computed follows the net: batches are moved to where its weights are (calling.py), and
 what comes back is numpy on the CPU. Random numbers are drawn on the CPU and then moved, so a seed
-means the same numbers on every device.
+means the same numbers on every device. MPS knows no float64: there a net answers and is trained,
+and what looks inside it holds a copy on the CPU.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 
-from cushion.errors import BadInput
+from cushion.errors import BadInput, remark
 
 NAMES = "cpu, cuda, cuda:1, mps, or auto (the fastest that is there)"
-Net = TypeVar("Net", bound=nn.Module)
+
+_NARROW = frozenset({"mps"})  # devices without float64
+_AT_HOME = (
+    "{} knows no float64, so what looks inside the net computes on a copy of it on the CPU; "
+    "answers and training stay where it is"
+)
 
 
 def find_device(name: str | torch.device) -> torch.device:
@@ -46,14 +52,31 @@ def find_device(name: str | torch.device) -> torch.device:
     return device
 
 
-def placed(module: Net, device: str | torch.device | None) -> Net:
-    """The module on that device: itself if it is there already (or None is given), else a copy."""
+def placed(module: Any, device: str | torch.device | None) -> Any:
+    """The module on that device: itself if it is there already (or None is given), else a copy.
+
+    What is no module, such as a fitted classifier or no model at all, has one place and stays.
+    """
     if device is None:
         return module
     target = find_device(device)
+    if not isinstance(module, nn.Module):
+        return module
     if all(one.device == _settled(target) for one in (*module.parameters(), *module.buffers())):
         return module
     return copy.deepcopy(module).to(target)
+
+
+def with_float64(module: nn.Module) -> nn.Module:
+    """The module where float64 is known: itself, or, of a net on MPS, a copy on the CPU, and a
+    remark that says so. Norms, spectra, Jacobians and the trace's own proof need float64.
+    """
+    tensors = (*module.parameters(), *module.buffers())
+    narrow = {one.device.type for one in tensors} & _NARROW
+    if not narrow:
+        return module
+    remark(_AT_HOME.format(min(narrow).upper()))
+    return copy.deepcopy(module).to("cpu")
 
 
 def _settled(device: torch.device) -> torch.device:

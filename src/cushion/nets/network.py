@@ -210,6 +210,10 @@ class Network:
         """The same net with weights of its own in `dtype`."""
         return Network(tuple(replace(node, op=node.op.to(dtype)) for node in self.nodes))
 
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Network:
+        """The same net with every tensor of its operations changed: moved, or of another type."""
+        return Network(tuple(replace(node, op=node.op.mapped(change)) for node in self.nodes))
+
     def double(self) -> Network:
         """The same net in float64, for a check of rounding."""
         return self.to(torch.float64)
@@ -220,10 +224,19 @@ class NetworkModule(nn.Module):
 
     def __init__(self, network: Network) -> None:
         super().__init__()
+        self._hold(network)
+
+    def _hold(self, network: Network) -> None:
         self.network = network
         for at, node in enumerate(network.affine_layers, 1):
             self.register_buffer(f"weight{at}", node.affine.operator.weight)
             self.register_buffer(f"bias{at}", node.affine.bias)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> NetworkModule:
+        """What `.to` and the like call: the net goes with its buffers."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._hold(self.network.mapped(fn))
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         return self.network.forward(x)

@@ -20,6 +20,7 @@ from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure
+from cushion.nets.batch_size import batches, rows_at_a_time
 from cushion.nets.classifier import normalised
 from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
@@ -79,6 +80,7 @@ def bounds(
     name: str = "net",
     normalise: tuple[Constants, Constants] | None = None,
     device: str | None = None,
+    batch: int | None = None,
 ) -> BoundsTable:
     """All bounds on one net and its training set, each a certificate or a measure, in one table.
 
@@ -86,11 +88,11 @@ def bounds(
     before training, the versions from initialisation. The model is not changed. Of a net that
     cannot be traced there are the rows that need its answers and noise in its weights only; of one
     that only answers, the row of held-out examples;
-    `left_out` says why. `normalise` and `device`: as of `measure`.
+    `left_out` says why. `normalise` and `device`: as of `measure`. `batch`: rows that pass the net
+    at a time, where it changes no answer (256).
     """
     options = options or BoundOptions()
     exact = parse_delta(str(options.delta))
-    delta = float(exact)
     if isinstance(data, nn.Module | Network):
         raise BadInput("the net comes first and the data second: swap the two")
     sample = as_dataset(data)
@@ -99,9 +101,22 @@ def bounds(
     if normalise is not None:
         model = normalised(model, *normalise, sample.shape)
         init = None if init is None else normalised(init, *normalise, sample.shape)
-    if device is not None and isinstance(model, nn.Module):
-        model = placed(model, device)
-        init = placed(init, device) if isinstance(init, nn.Module) else init
+    nets = placed(model, device), placed(init, device)
+    with batches(batch):
+        return _table(*nets, sample, held_out, options, exact, name)
+
+
+def _table(
+    model: Any,
+    init: Any,
+    sample: Dataset,
+    held_out: Dataset | None,
+    options: BoundOptions,
+    exact: Decimal,
+    name: str,
+) -> BoundsTable:
+    """What `bounds` returns."""
+    delta = float(exact)
     # of answers alone there is one row, and it needs held-out examples
     ways: tuple[Way, ...] = ("trace", "hooks", "answers")
     net, untraced = see(model, sample, ways if held_out is not None else ways[:2])
@@ -169,7 +184,8 @@ def _measures(
     }
     families = ["norms", "paths", "conditions", "stability"]
     with working("measures", 1):
-        return measure(net, sample, only=families, spectra=False, **how)
+        size = rows_at_a_time()
+        return measure(net, sample, only=families, spectra=False, batch=size, **how)
 
 
 def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:

@@ -14,6 +14,7 @@ from cushion.data import Dataset
 from cushion.measures.margins import epsilon_margin, margin_loss, sample_margins
 from cushion.measures.probing import check_scores, feed
 from cushion.measures.records import LayerMeasures, MeasureTable
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.engine import Accumulators, Samples, Total, map_shards
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network, Node
@@ -21,8 +22,6 @@ from cushion.nets.operations import Affine
 from cushion.nets.scored import ScoredNet
 from cushion.theorems.facts import LayerFacts, NetFacts
 from cushion.theorems.occam import Decisions
-
-_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,7 @@ class SampleFacts:
         return int((self.margins <= 0).sum())
 
 
-def look_at(
-    net: Network | HookedNet | ScoredNet, data: Dataset, batch: int = _BATCH
-) -> SampleFacts:
+def look_at(net: Network | HookedNet | ScoredNet, data: Dataset) -> SampleFacts:
     """Run the net over the sample once; tokens and several inputs have no norm and count as 0."""
 
     def work(rows: slice) -> Accumulators[str]:
@@ -51,16 +48,17 @@ def look_at(
         check_scores(logits, data, rows.start)
         labels = torch.from_numpy(np.array(data.y[rows]))
         plain = isinstance(x, torch.Tensor) and x.is_floating_point()
-        squares = (x.flatten(1) if plain else torch.zeros(len(labels), 1)).double().square().cpu()
+        # float64 on the CPU: not every device has it
+        squares = (x.flatten(1).cpu() if plain else torch.zeros(len(labels), 1)).double().square()
         found = {
             "margins": sample_margins(logits, labels),
             "scores": torch.linalg.vector_norm(logits.double(), dim=1),
             "inputs": squares.sum(1).sqrt(),
         }
         samples = {name: Samples.of(rows.start, part.cpu().numpy()) for name, part in found.items()}
-        return {**samples, "columns": Total(squares.sum(0).cpu().numpy())}
+        return {**samples, "columns": Total(squares.sum(0).numpy())}
 
-    found = map_shards(len(data), batch, work, describe="margins")
+    found = map_shards(len(data), rows_at_a_time(), work, describe="margins")
     margins, scores, inputs = (found[name].values() for name in ("margins", "scores", "inputs"))
     return SampleFacts(margins, scores, inputs, found["columns"].sum)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -29,9 +29,11 @@ from cushion.certificates.search.integer.blueprints import Blueprint, DenseBlock
 from cushion.certificates.search.integer.search import anneal
 from cushion.certificates.search.integer.trainable import TrainableIntegerNet, straight
 from cushion.certificates.search.options import Report, SearchOptions, no_report
+from cushion.certificates.search.pausing import Keeper, Paused, state_of, take_up
 from cushion.certificates.search.sample import Sample
 from cushion.certificates.search.sizes import image_shape, square_summed, summed_shape
 from cushion.certificates.search.task import price_of_a_nat
+from cushion.data.counter import stream
 from cushion.data.dataset import Dataset
 from cushion.numerics import kl_inverse
 
@@ -160,12 +162,17 @@ def blueprint_for(shape: Shape) -> Blueprint:
 
 
 def train_posterior(
-    data: Dataset, options: SearchOptions, report: Report = no_report
+    data: Dataset,
+    options: SearchOptions,
+    report: Report = no_report,
+    start: Paused | None = None,
+    keep: Callable[[Paused], None] | None = None,
 ) -> FoundPosterior:
     """Train a posterior until the time is over; Ctrl-C ends it early and keeps what there is.
 
     The bounds reported are *estimates* (from training batches). The schedule follows the clock, so
-    it ends in time however slow the machine is; the randomness follows the seed.
+    it ends in time however slow the machine is; the randomness follows the seed. `keep` is told
+    every few seconds where it is, and `start` is such a place (Malformed if it is not).
     """
     shift = _BYTES_SHIFT if data.x.dtype == np.uint8 else _FLOATS_SHIFT
     square = square_summed(image_shape(data))
@@ -178,7 +185,8 @@ def train_posterior(
         model.calibrate(sample.pixels[:_BATCH].float())
         steps, interrupted = 0, False
         try:
-            for steps in _descend(model, sample, options.seconds, report):  # noqa: B007
+            descent = _descend(model, sample, options, report, start, Keeper(keep))
+            for steps in descent:  # noqa: B007
                 pass
         except KeyboardInterrupt:
             interrupted = True
@@ -187,18 +195,37 @@ def train_posterior(
         torch.set_num_threads(threads)
 
 
-def _descend(model: PosteriorNet, sample: Sample, seconds: float, report: Report) -> Iterator[int]:
+def _descend(
+    model: PosteriorNet,
+    sample: Sample,
+    options: SearchOptions,
+    report: Report,
+    start: Paused | None,
+    keeper: Keeper,
+) -> Iterator[int]:
     """Yields the number of steps taken."""
     m, held = len(sample), len(sample.labels)
     laws = [law for _, _, law in model.numbers()]
     groups = [[law.means for law in laws], [law.exponents for law in laws], [model.log_scale]]
     optimiser = torch.optim.Adam([{"params": group} for group in groups], betas=(0.9, 0.99))
-    begin = time.monotonic()
+    begin, first = time.monotonic(), 0
     error, price, progress, step = 0.5, 0.0, 0.0, 0
+    if start is not None:
+        take_up(model, optimiser, start)
+        begin, error, step, first = begin - start.seconds, start.error, start.steps, start.steps
+        # other batches and noise than those that it has seen
+        other = stream("a posterior taken up", options.seed, 1, start.steps)[0] >> np.uint64(1)
+        sample.generator.manual_seed(int(other))
+
+    def paused() -> Paused:
+        return Paused(state_of(model, optimiser), time.monotonic() - begin, step, error)
+
     while progress < 1.0:
-        progress = min(1.0, (time.monotonic() - begin) / seconds)
+        progress = min(1.0, (time.monotonic() - begin) / options.seconds)
         anneal(optimiser, _RATES, progress)
-        if step % 50 == 0:
+        if (step - first) % 50 == 0:
+            if step > first:  # before, there are no moments
+                keeper.offer(paused)
             nats = float(model.divergence().detach()) + _UNKNOWN
             price = _EXCHANGE * price_of_a_nat(error, nats, m)
             report(progress, Decimal(str(kl_inverse(error, nats / m))))

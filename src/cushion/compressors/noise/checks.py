@@ -21,6 +21,7 @@ from cushion.compressors.perturbations import PairRatios
 from cushion.compressors.records import PromiseCheck
 from cushion.data import Dataset
 from cushion.measures.probing import lengths, stream
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network
 
@@ -62,7 +63,7 @@ def proposition_1_1(
             found[at, "above"] = (~(ratio <= 1)).sum(1).double()
         return found
 
-    merged = stream(net, data, _BATCH, work, "units")
+    merged = stream(net, data, min(_BATCH, rows_at_a_time()), work, "units")
     cases = len(data) * sum(node.affine.operator.output_size for _, node, _ in asked)
     above = sum(float(part.sum()) for (_, what), part in merged.items() if what == "above")
     worst = max(float(part.max()) for (_, what), part in merged.items() if what == "worst")

@@ -24,6 +24,7 @@ from torch import Tensor
 from cushion.compressors.pruning.records import Normality, Subgaussian
 from cushion.data import Dataset
 from cushion.measures.probing import chosen_rows, lengths, stream
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.network import Network, Node, Stage
 from cushion.nets.operators import Operator
 from cushion.theorems.pruning import kappa
@@ -214,7 +215,9 @@ def _project(
         net.run(x, observe)
         return found
 
-    merged = stream(net, some, 128, work, "inputs of layers") if moved else {}
+    merged = (
+        stream(net, some, min(128, rows_at_a_time()), work, "inputs of layers") if moved else {}
+    )
     there = {index: ~np.isnan(merged["stretch", index]) for index in moved}
     projections, stretches = (
         {index: merged[what, index][rows] for index, rows in there.items()}

@@ -17,11 +17,11 @@ from cushion.errors import BadInput
 from cushion.measures.margins import sample_margins
 from cushion.measures.probing import feed, stream
 from cushion.measures.sharpness.functional import MovedNet
+from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Network
 
 AnyNet: TypeAlias = Network | HookedNet | MovedNet
-_SHARD = 256  # rows of a pass over all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def all_losses(net: AnyNet, data: Dataset, describe: str = "loss") -> Losses:
         losses, wrong = sample_losses(net.forward(x), labels)
         return {"loss": losses, "wrong": wrong}
 
-    found = stream(net, data, _SHARD, work, describe)
+    found = stream(net, data, rows_at_a_time(), work, describe)
     if len(rows := np.flatnonzero(~np.isfinite(found["loss"]))):
         raise BadInput(
             f"the cross-entropy of row {rows[0]} is not finite, so its sharpness cannot be "

@@ -49,6 +49,15 @@ def load_foreign(path: Path, trust: bool) -> nn.Module | None:
     raise BadInput(f"{path} holds weights without a net; {factory_for(path)}")
 
 
+def refuse_program(path: Path) -> None:
+    """BadInput where `weights` is not a state dict but a whole net in a file."""
+    kind = path.suffix.lower()
+    if kind in (".onnx", ".pt2", *_SCRIPTS) or (kind in WEIGHTS and is_script(path)):
+        trust = "" if kind == ".onnx" else ", and with `trust`"
+        said = f"{path} is a whole net and no state dict"
+        raise BadInput(f"{said}; give it as NET, without `weights`{trust}")
+
+
 def is_script(path: Path) -> bool:
     """Whether torch.jit.save wrote the file: an archive with code in it. Nothing of it runs."""
     try:

@@ -27,7 +27,7 @@ from cushion.nets.classifier import as_module, behind, remarks
 from cushion.nets.fitted import Fitted
 from cushion.nets.loading import checksums
 from cushion.nets.loading.factories import call_factory, refuse_without_name
-from cushion.nets.loading.foreign import load_foreign
+from cushion.nets.loading.foreign import load_foreign, refuse_program
 from cushion.nets.loading.refusals import check_exists, factory_for, first_line
 from cushion.nets.loading.states import check_keys, fill, read_checkpoint
 from cushion.nets.models import build_empty
@@ -149,6 +149,8 @@ def load_net(
 def _load(text: str, weights: str | os.PathLike[str] | None, trust: bool) -> LoadedNet:
     file, colon, name = text.rpartition(":")
     if colon and file.endswith(".py"):
+        if not name:
+            raise refuse_without_name(Path(file))
         module = call_factory(Path(file), name)
         if weights is not None:
             if isinstance(module, Fitted):
@@ -241,4 +243,5 @@ def _for_data(
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
+    refuse_program(path)
     return read_tensors(path)[0] if path.suffix == ".safetensors" else read_checkpoint(path)

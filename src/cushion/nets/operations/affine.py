@@ -71,6 +71,12 @@ class Affine(Operation):
         bias = None if self.bias is None else self.bias.detach().to(dtype, copy=True)
         return replace(self, operator=self.operator.to(dtype), bias=bias)
 
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        bias = None if self.bias is None else change(self.bias)
+        return replace(
+            self, operator=self.operator.with_weight(change(self.operator.weight)), bias=bias
+        )
+
     def describe(self) -> dict[str, Any]:
         return {
             "op": type(self).__name__,

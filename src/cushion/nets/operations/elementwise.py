@@ -165,6 +165,9 @@ class LeakyReLU(Elementwise):
     def to(self, dtype: torch.dtype) -> Self:
         return dataclasses.replace(self, slope=self.slope.detach().to(dtype, copy=True))
 
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return dataclasses.replace(self, slope=change(self.slope))
+
     def describe(self) -> dict[str, Any]:
         return {"op": "LeakyReLU", "slope": self.slope.tolist()}
 

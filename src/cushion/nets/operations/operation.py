@@ -103,6 +103,10 @@ class Operation(ABC):
         """The same operation with numbers of its own, if it has any, in `dtype`."""
         return self
 
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same operation with its tensors, if it has any, changed."""
+        return self
+
     def describe(self) -> dict[str, Any]:
         """All but the weights, JSON-ready: "op" is the name, the rest what `rebuild` reads."""
         return {"op": type(self).__name__, **dataclasses.asdict(self)}  # type: ignore[call-overload]

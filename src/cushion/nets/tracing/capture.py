@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput, Unsupported
+from cushion.nets.devices import with_float64
 from cushion.nets.operations.operation import Shape
 from cushion.nets.operations.vocabulary import BATCH, MODULES, Refused, has_refusal, refusal
 
@@ -145,9 +146,11 @@ def check_state(model: nn.Module) -> None:
 
 
 def replicate(model: nn.Module) -> nn.Module:
-    """An independent copy in eval mode and float64, on which tracing may do what it wants."""
+    """An independent copy in eval mode and float64, on which tracing may do what it wants; on the
+    CPU where the net's own device knows no float64.
+    """
     try:
-        replica = copy.deepcopy(model)
+        replica = copy.deepcopy(with_float64(model))
     except Exception as error:
         raise Unsupported(
             f"{type(model).__name__} cannot be copied ({first_line(error)}), and tracing works on "
