@@ -154,6 +154,9 @@ def describe(found: MeasureTable) -> str:
         )
     if net.not_seen:
         lines.append(f"not looked at: {', '.join(net.not_seen)}: they do not compute as their kind")
+    if net.apart:
+        names = ", ".join(net.apart)
+        lines.append(f"norms only of {names}: the first axis of what they read is not the examples")
     for why in dict.fromkeys(one.why for one in found.left_out):
         names = ", ".join(one.family for one in found.left_out if one.why == why)
         lines.append(f"left out: {names}: {why}")

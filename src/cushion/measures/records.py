@@ -76,6 +76,10 @@ class NetMeasures(_Row):
     not_seen: tuple[str, ...] = column(
         "layers that hooks left out: they do something else than their kind", default=()
     )
+    apart: tuple[str, ...] = column(
+        "layers whose first axis does not count the examples: hooks have their norms, no cushions",
+        default=(),
+    )
 
 
 class LeftOut(Record):

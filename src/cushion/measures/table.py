@@ -270,4 +270,5 @@ def _net(net: View, data: Dataset | None) -> NetMeasures:
         data_fingerprint="" if data is None else data.fingerprint,
         way=way_of(net),
         not_seen=getattr(net, "not_seen", ()),
+        apart=getattr(net, "apart", ()),
     )

@@ -85,6 +85,11 @@ class Network:
         return sum(node.affine.parameters for node in self.affine_layers)
 
     @property
+    def uncharged(self) -> tuple[str, ...]:
+        """Operations that are no affine layers and yet have numbers that training chose."""
+        return tuple(node.name for node in self.nodes if getattr(node.op, "learnt", False))
+
+    @property
     def dtype(self) -> torch.dtype:
         """Of the weights; a batch must have it too."""
         return self.affine_layers[0].affine.operator.weight.dtype

@@ -76,7 +76,7 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
         try:
             return Seen(_checked(_hooked(module, rows), data), problem)
         except Unsupported as refused:
-            problem = problem or str(refused)
+            problem = f"{problem}; and by hooks: {refused}" if problem else str(refused)
     if "weights" in ways and (net := WeightsNet(module, rows)).affine_layers:
         return Seen(_checked(net, data), problem)
     if "answers" in ways:

@@ -14,8 +14,10 @@ from cushion.data.inputs import as_holdout
 from cushion.errors import BadInput, remark
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.norms.layers import squared_distance
+from cushion.measures.probing import feed
 from cushion.measures.records import MeasureTable
 from cushion.measures.sharpness.expected import count_noisy_errors
+from cushion.measures.sharpness.functional import unmoved
 from cushion.measures.sharpness.measurement import measure_sharpness
 from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
@@ -49,6 +51,7 @@ _ASSUMED = (
 )
 _INITIAL = "the initialisation was drawn before the data"
 _HELD_OUT = "the held-out examples were used for nothing else"
+_CONDITIONS = "Theorem 1 with its three conditions"
 _HOPELESS = 4.0  # nats an example: beyond it no noise level can prove an error below 98 %
 _FEWEST = 4  # noise levels that are drawn in any case
 
@@ -68,6 +71,7 @@ class Subject:
     measures: Any  # NetMeasures, likewise
     sharpness: Sharpness | None
     why_flat: str  # why there is no sharpness
+    uncharged: str  # why no certificate charges all that training may have chosen; "" if it does
 
 
 def bounds(
@@ -146,7 +150,10 @@ def _table(
     except BadInput as problem:  # it overflows the scores: its rows abstain, the others stand
         why_flat = str(problem)
     held = None if held_out is None else look_at(net, held_out).errors
-    nets, flat = (net, sample, initial, held_out, held), (sharpness, why_flat)
+    nets, flat = (
+        (net, sample, initial, held_out, held),
+        (sharpness, why_flat, _uncharged(net, sample)),
+    )
     about = Subject(*nets, exact, options, facts, None if found is None else found.net, *flat)
     assumed = [*_ASSUMED, *([_INITIAL] if initial else []), *([_HELD_OUT] if held_out else [])]
     arguments = {"trace": ARGUMENTS, "hooks": ARGUMENTS_BY_HOOKS, "answers": (_counted,)}[
@@ -182,7 +189,9 @@ def _measures(
         "conditions": replace(options.conditions, delta=delta),
         "init": initial,
     }
-    families = ["norms", "paths", "conditions", "stability"]
+    families = ["norms", "paths", "stability"]
+    if not net.lacks("rectifies", _CONDITIONS):
+        families.append("conditions")
     with working("measures", 1):
         size = rows_at_a_time()
         return measure(net, sample, only=families, spectra=False, batch=size, **how)
@@ -211,6 +220,11 @@ def _noise_bounds(subject: Subject) -> list[Bound]:
     net, initial, options = subject.net, subject.initial, subject.options
     assert not isinstance(net, ScoredNet)  # ARGUMENTS of the other two ways only
     m, delta = len(subject.sample), float(subject.delta)
+    if subject.uncharged:
+        names = ["noise", *(["noise around initialisation"] if initial is not None else [])]
+        source = pac_bayes.SOURCE.format(6)
+        silent = [Statement(name, source, "corrected", "Q") for name in names]
+        return [row.abstains(subject.uncharged, "certificate") for row in silent]
     squares = squared_distance(net)
     moved = None if initial is None else squared_distance(net, initial)
     least = squares if moved is None else min(squares, moved)
@@ -224,6 +238,25 @@ def _noise_bounds(subject: Subject) -> list[Bound]:
     if moved is not None:
         rows.append(pac_bayes.isotropic(errors, moved, m, delta, from_initialisation=True))
     return [*rows, pac_bayes.isotropic_as_printed(errors, squares, m, delta)]
+
+
+def _uncharged(net: Any, sample: Dataset) -> str:
+    """What noise in the weights would not move although training may have chosen it."""
+    if isinstance(net, HookedNet):
+        names = unmoved(net, feed(sample, slice(0, 2), net))
+    else:
+        names = getattr(net, "uncharged", ())
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    said = f"the scores also depend on {', '.join(names[:3])}{more}"
+    return f"{said}, which are no weights and may hold the sample; make them parameters of layers"
+
+
+def _stored(subject: Subject) -> list[Bound]:
+    if subject.uncharged:
+        return [Statement("stored weights", "Occam").abstains(subject.uncharged, "certificate")]
+    return [bits_bound(subject.facts)]
 
 
 def _figure_two(subject: Subject) -> list[Bound]:
@@ -245,7 +278,7 @@ def _theorem_one(subject: Subject) -> list[Bound]:
         row = Statement("three conditions", "Neyshabur 2017, Theorem 1", form, "Q")
         one = None if found is None else found.theorem_one(form)
         if one is None or one.log10_total is None:
-            why = "the conditions were not measured"
+            why = _traced(subject).lacks("rectifies", _CONDITIONS) or "they were not measured"
             if one is not None:
                 why = one.because or "a condition holds for no constant"
             elif found is not None:
@@ -270,7 +303,7 @@ def _traced(subject: Subject) -> Network:
 ARGUMENTS: tuple[Callable[[Subject], list[Bound]], ...] = (
     _counted,
     _noise_bounds,
-    lambda subject: [bits_bound(subject.facts)],
+    _stored,
     lambda subject: [vc_bound(subject.facts, decisions(_traced(subject)))],
     lambda subject: peeled(subject.facts),
     lambda subject: covered(subject.facts),

@@ -17,6 +17,9 @@ from torch.func import functional_call
 from cushion.measures.sharpness.rule import NoiseRule
 from cushion.nets.batches import Batch
 from cushion.nets.hooked.net import HookedNet
+from cushion.nets.hooked.probe import shown
+from cushion.nets.hooked.reads import Reads
+from cushion.nets.normalise import Normalised
 
 
 def module_parameters(net: HookedNet) -> Iterator[tuple[str, Tensor]]:
@@ -53,6 +56,42 @@ class MovedNet:
     @torch.no_grad()
     def forward(self, x: Batch) -> Tensor:
         return self.evaluate(x)
+
+
+@torch.no_grad()
+def unmoved(net: HookedNet, x: Batch) -> tuple[str, ...]:
+    """Numbers on which the scores of x depend and which noise in the parameters does not move:
+    buffers, and tensors that the module does not know of. Each may hold as much of the sample as
+    weights can, so a certificate by noise must not ignore it.
+
+    What a formula gives (constants, 0 to n - 1, a triangle of ones) is part of the architecture,
+    and so are the constants of `normalise`.
+    """
+    moved = MovedNet.of(net, Tensor.clone)
+    inputs = list(x.values()) if isinstance(x, dict) else [x]
+    reads = Reads([*inputs, *moved.values.values()])
+    with reads:
+        moved.evaluate(x)
+    stated = {id(b) for m in net.module.modules() if isinstance(m, Normalised) for b in m.buffers()}
+    numbers = (*net.module.named_buffers(), *net.module.named_parameters())
+    names = {id(value): shown(name) for name, value in numbers}
+    return tuple(
+        dict.fromkeys(
+            names.get(id(one), f"a tensor of shape {tuple(one.shape)}")
+            for one in reads.foreign
+            if id(one) not in stated and not _is_formula(one)
+        )
+    )
+
+
+def _is_formula(value: Tensor) -> bool:
+    if bool((value == value.flatten()[0]).all()):
+        return True
+    last = torch.arange(value.shape[-1], device=value.device).to(value.dtype)
+    if bool((value == last).all()):
+        return True
+    triangle = torch.ones_like(value).tril() if value.ndim > 1 else value
+    return value.ndim > 1 and bool((value == triangle).all())
 
 
 class DrawnPass:

@@ -8,8 +8,8 @@ own activations (Arora 2018, Definitions 5, 7 and 8, with blocks in place of lay
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -179,9 +179,16 @@ def _images(net: HookedNet, x: Batch, source: Block) -> tuple[list[Tensor], dict
     }
 
 
-def _differentiable() -> AbstractContextManager[None]:
+@contextmanager
+def _differentiable() -> Iterator[None]:
     """Attention by plain products: its fused kernels have no forward derivative."""
-    return sdpa_kernel(SDPBackend.MATH)  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):  # type: ignore[no-untyped-call, unused-ignore]
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def _identity(value: Tensor) -> Tensor:

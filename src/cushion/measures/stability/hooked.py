@@ -169,6 +169,8 @@ def _blocks(
     """The chain of blocks; and why there is none, or nothing between them."""
     if len(net.blocks) < 2:
         return (), "no two modules with weights carry everything from the data to the scores"
+    if net.detaches:
+        return (), "its forward detaches a result, which derivatives between blocks would not see"
     how = {"seed": options.seed, "batch": batch}
     cushions: Mapping[int, records.InterlayerCushion] = {}
     drawn, why = None, ""

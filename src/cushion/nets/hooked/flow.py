@@ -70,11 +70,3 @@ class Flow:
             if at in ends:
                 return at
         return None
-
-    def after(self, at: int) -> frozenset[int]:
-        """All places whose results depend on that at `at`."""
-        found: set[int] = set()
-        for later in range(at + 1, len(self.order)):
-            if any(i == at or i in found for i in self.inputs[later]):
-                found.add(later)
-        return frozenset(found)

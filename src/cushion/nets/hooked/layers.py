@@ -56,10 +56,18 @@ def is_layer(module: nn.Module) -> bool:
 
 
 def proved_affine(module: Any, x: Tensor, y: Tensor) -> Affine | None:
-    """The map that the module is, if it gives y for x, [B, *shape] both; None if none does.
+    """The map that the module is, if it computes as that map does; None if it does otherwise.
 
-    A subclass may do in its forward what its attributes do not say, such as padding a map first.
+    A subclass may do in its forward what its attributes do not say, such as padding a map first or
+    scaling its weight. So it is tried on noise of the shape of x, [B, *shape], which it gave y for.
     """
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(x.shape, generator=generator).to(x)
+    try:
+        start = module(torch.zeros_like(x))
+        moved = module(noise) - start
+    except Exception:  # it reads something else than such a tensor
+        return None
     for gives in (None, tuple(y.shape[1:])):
         try:
             affine = affine_of(module, tuple(x.shape[1:]), gives)
@@ -67,10 +75,19 @@ def proved_affine(module: Any, x: Tensor, y: Tensor) -> Affine | None:
             continue
         if affine is None or tuple(affine.operator.output_shape) != tuple(y.shape[1:]):
             continue
-        found = affine(x.to(affine.operator.weight.dtype))
-        if float((found - y).abs().max()) <= _CLOSE[y.dtype.itemsize > 2] * float(y.abs().max()):
+        kind = affine.operator.weight.dtype
+        linear = affine.operator.apply(noise.to(kind))
+        offset = affine(torch.zeros_like(x, dtype=kind))
+        if _agree(moved, linear) and _agree(start, offset):
             return affine
     return None
+
+
+def _agree(expected: Tensor, found: Tensor) -> bool:
+    share = _CLOSE[expected.dtype.itemsize > 2]
+    if expected.shape != found.shape:
+        return False
+    return float((found - expected).abs().max()) <= share * float(expected.abs().max())
 
 
 def affine_of(module: Any, shape: Shape, gives: Shape | None = None) -> Affine | None:

@@ -8,7 +8,7 @@ results all data pass, each with weights of its own: a chain, whatever branches 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch
+from cushion.nets.calling import evaluating
 from cushion.nets.hooked import layers, probe
 from cushion.nets.hooked.flow import Flow
 from cushion.nets.network import Node, Observer
@@ -56,42 +57,96 @@ class HookedNet:
 
     def __init__(self, model: nn.Module, rows: Batch) -> None:
         check_state(model)
+        theirs = {id(one) for one in (*model.parameters(), *model.buffers())}
         self.module = probe.replicate(model)
-        with torch.random.fork_rng(devices=[]):
-            calls, flow, scores = probe.watch(self.module, _copied(rows))
-            before, folded = scores, False
-            while probe.fold(self.module, calls, flow):  # one batch-norm may follow another
-                calls, flow, scores = probe.watch(self.module, _copied(rows))
+        # what a copy should not reach is not changed either: it is in eval mode, too
+        with torch.random.fork_rng(devices=[]), evaluating(model), torch.inference_mode(False):
+            watched = probe.watch(self.module, _copied(rows), theirs)
+            before, folded = watched.scores, False
+            while probe.fold(self.module, watched.calls, watched.flow):  # one may follow another
+                watched = probe.watch(self.module, _copied(rows))
                 folded = True
-            if folded and not _close(before, scores):  # a layer does more than its kind says
+            if folded and not _close(before, watched.scores):  # a layer is more than its kind says
                 self.module = probe.replicate(model)
-                calls, flow, scores = probe.watch(self.module, _copied(rows))
+                watched = probe.watch(self.module, _copied(rows))
+            alone = probe.lone_shapes(self.module, _copied(rows))
         self.module.requires_grad_(False)
-        self.classes = scores.shape[1]
+        self.classes = watched.scores.shape[1]
         self.input_shape: Shape = () if isinstance(rows, dict) else tuple(rows.shape[1:])
         self.nodes: tuple[Node, ...] = (Node(0, "input", Input(), (), self.input_shape),)
+        self.detaches = watched.detaches
         self._calls: dict[tuple[str, int], Node] = {}
-        self._add_layers(calls)
-        self.blocks = _blocks(calls, flow)
-        self._after, self._next = _order(self.affine_layers, calls, flow)
+        self._known = {(call.path, call.at) for call in watched.calls}
+        apart = {call.name for call in watched.calls if not _by_example(call, alone)}
+        self._add_layers(watched.calls, apart)
+        self.blocks = self._blocks([c for c in watched.calls if c.name not in apart], watched, rows)
+        self._after, self._next = _order(self.affine_layers, watched.calls, watched.flow)
 
-    def _add_layers(self, calls: list[probe.Call]) -> None:
-        nodes, unseen = list(self.nodes), []
+    @torch.no_grad()
+    def _add_layers(self, calls: list[probe.Call], apart: Collection[str]) -> None:
+        nodes, unseen, resting = list(self.nodes), [], []
         for call in calls:
             affine = None if call.seen is None else layers.proved_affine(call.module, *call.seen)
             if affine is None and call.seen is not None:
                 unseen.append(call.name)
-            if affine is not None:
+            elif affine is not None and call.name in apart:
+                resting.append((call.name, affine))
+            elif affine is not None:
                 nodes.append(Node(len(nodes), call.name, affine, (0,), call.gives))
                 self._calls[call.path, call.at] = nodes[-1]
         self.seen = tuple(nodes[1:])
         self.not_seen = tuple(unseen)  # layers that do something else than their kind
+        self.apart = tuple(name for name, _ in resting)  # their rows are not the examples
         for path, module in self.module.named_modules():
-            for name, affine in layers.idle_affine(probe.shown(path), module):
-                shape = tuple(affine.operator.output_shape)
-                nodes.append(Node(len(nodes), name, affine, (0,), shape))
+            resting += layers.idle_affine(probe.shown(path), module)
+        for name, affine in resting:
+            shape = tuple(affine.operator.output_shape)
+            nodes.append(Node(len(nodes), name, affine, (0,), shape))
         self.nodes = tuple(nodes)
         self.affine_layers = self.nodes[1:]
+
+    def _blocks(
+        self, calls: Collection[probe.Call], watched: probe.Watched, rows: Batch
+    ) -> tuple[Block, ...]:
+        """For every result that carries everything on, the innermost module with weights giving it.
+
+        Which results may is read off the graph of gradients. Each is then tried: where two rows
+        swap what the module gave, they must swap their scores.
+        """
+        flow = watched.flow
+        chosen: dict[int, probe.Call] = {}
+        for call in calls:  # a module's call ends before that of the one around it
+            place = flow.place.get(call.fn, -1)
+            fits = place in flow.cuts and place not in chosen and call.gives
+            if fits and _has_weights(call.module) and self._carries_all(call, rows):
+                chosen[place] = call
+        ordered = [chosen[place] for place in sorted(chosen)]
+        return tuple(
+            Block(at, call.name, type(call.module).__name__, call.gives, (call.path, call.at))
+            for at, call in enumerate(ordered)
+        )
+
+    @torch.no_grad()
+    def _carries_all(self, call: probe.Call, rows: Batch) -> bool:
+        x, counts = _unlike(rows), Counter[str]()
+
+        def hook(path: str, _: nn.Module) -> Any:
+            if path != call.path:
+                return None
+
+            def swap(_: nn.Module, __: tuple[Any, ...], ___: Any, output: Any) -> Any:
+                counts[path] += 1
+                result = probe.first_tensor(output)
+                if counts[path] != call.at or result is None:
+                    return None
+                return probe.with_first(output, result.flip(0))
+
+            return swap
+
+        plain = self.module(_copied(x))
+        with probe.hooks(self.module, hook):
+            swapped = self.module(_copied(x))
+        return _close(plain.flip(0), swapped)
 
     @property
     def parameters(self) -> int:
@@ -161,11 +216,14 @@ class HookedNet:
             if path != where:
                 return None
 
-            def replace(_: nn.Module, args: tuple[Any, ...]) -> Any:
+            def replace(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
                 counts[path] += 1
                 if self._node(path, counts[path]) is not source:
                     return None
-                return (change(args[0]), *args[1:])
+                if args:
+                    return (change(args[0]), *args[1:]), named
+                name = next(name for name in ("input", "x") if name in named)
+                return (), {**named, name: change(named[name])}
 
             return replace
 
@@ -176,11 +234,12 @@ class HookedNet:
         with probe.hooks(self.module, before, before=True):
             self._passed(x, look)
 
-    def _node(self, path: str, at: int) -> Node:
-        if (path, at) not in self._calls:
+    def _node(self, path: str, at: int) -> Node | None:
+        """The layer of a call; None if it is none of those that are seen."""
+        if (path, at) not in self._known:
             said = f"the net calls {probe.shown(path)} more often on some batches than on others"
             raise Unsupported(f"{said}, so hooks cannot follow it; margins and norms need no hooks")
-        return self._calls[path, at]
+        return self._calls.get((path, at))
 
     def _passed(self, x: Batch, look: Callable[[Node, Tensor, Tensor], None]) -> Tensor:
         counts: Counter[str] = Counter()
@@ -190,9 +249,11 @@ class HookedNet:
             if path not in watched:
                 return None
 
-            def show(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            def show(_: nn.Module, args: tuple[Any, ...], named: Any, output: Tensor) -> None:
                 counts[path] += 1
-                look(self._node(path, counts[path]), args[0], output)
+                node, given = self._node(path, counts[path]), probe.first_input(args, named)
+                if node is not None and given is not None:
+                    look(node, given, output)
 
             return show
 
@@ -213,7 +274,7 @@ class HookedNet:
             if path not in paths:
                 return None
 
-            def record(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+            def record(_: nn.Module, __: tuple[Any, ...], ___: Any, output: Any) -> Any:
                 counts[path] += 1
                 index, result = at.get((path, counts[path])), probe.first_tensor(output)
                 if index is None or result is None:
@@ -252,6 +313,24 @@ def _copied(rows: Batch) -> Batch:
     return rows[:_ROWS].clone()
 
 
+def _unlike(rows: Batch) -> Batch:
+    """The rows moved apart, so that no two are alike; tokens stay as they are."""
+    if isinstance(rows, dict):
+        return {name: part[:_ROWS] for name, part in rows.items()}
+    if not rows.is_floating_point():
+        return rows[:_ROWS]
+    noise = torch.randn(rows[:_ROWS].shape, generator=torch.Generator().manual_seed(0)).to(rows)
+    return rows[:_ROWS] + noise * (float(rows.float().std()) or 1.0)
+
+
+def _by_example(call: probe.Call, alone: Mapping[tuple[str, int], tuple[Shape, Shape]]) -> bool:
+    """Whether a call's first axis counts the examples: so many on two rows, one on one."""
+    if call.seen is not None and {len(one) for one in call.seen} != {_ROWS}:
+        return False
+    reads, gives = alone.get((call.path, call.at), ((1, *call.reads), (1, *call.gives)))
+    return (reads, gives) == ((1, *call.reads), (1, *call.gives))
+
+
 def _close(before: Tensor, after: Tensor) -> bool:
     share = 0.1 if before.dtype.itemsize < 4 else 1e-3
     return float((before - after).abs().max()) <= share * float(before.abs().max())
@@ -266,20 +345,6 @@ def _without_bias(node: Node, output: Tensor) -> Tensor:
     return output - bias.reshape(-1, *[1] * (output.ndim - 2))
 
 
-def _blocks(calls: list[probe.Call], flow: Flow) -> tuple[Block, ...]:
-    """For every result that carries everything on, the innermost module with weights giving it."""
-    chosen: dict[int, probe.Call] = {}
-    for call in calls:  # a module's call ends before that of the one around it
-        place = flow.place.get(call.fn, -1)
-        if place in flow.cuts and place not in chosen and _has_weights(call.module):
-            chosen[place] = call
-    ordered = [chosen[place] for place in sorted(chosen)]
-    return tuple(
-        Block(at, call.name, type(call.module).__name__, call.gives, (call.path, call.at))
-        for at, call in enumerate(ordered)
-    )
-
-
 def _has_weights(module: nn.Module) -> bool:
     return any(parameter.ndim > 1 for parameter in module.parameters())
 
@@ -288,20 +353,20 @@ def _order(
     nodes: tuple[Node, ...], calls: list[probe.Call], flow: Flow
 ) -> tuple[dict[int, frozenset[int]], dict[int, int]]:
     """By layer: which layers depend on it, and which alone reads it."""
-    named = {call.name: call for call in calls}
+    index = {node.name: node.index for node in nodes}
+    numbers = {at: index[call.name] for at, call in enumerate(calls) if call.name in index}
+    after: dict[int, set[int]] = {number: set() for number in numbers.values()}
+    for at, number in numbers.items():
+        for earlier in calls[at].after & numbers.keys():
+            after[numbers[earlier]].add(number)
     place = {
-        flow.place[named[node.name].fn]: node.index
-        for node in nodes
-        if node.name in named and named[node.name].fn in flow.place
+        flow.place[calls[at].fn]: number
+        for at, number in numbers.items()
+        if calls[at].fn in flow.place
     }
-    after, following = {}, {}
-    for at, index in place.items():
-        later = flow.after(at)
-        after[index] = frozenset(place[one] for one in later if one in place)
-        read_by = flow.next_of(at, place)
-        if read_by is not None:
-            following[index] = place[read_by]
-    return after, following
+    read_by = {number: flow.next_of(at, place) for at, number in place.items()}
+    following = {number: place[at] for number, at in read_by.items() if at is not None}
+    return {number: frozenset(later) for number, later in after.items()}, following
 
 
 def check_same_layers(net: Any, other: Any, what: str = "the initialisation") -> None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ from cushion.errors import Unsupported
 from cushion.nets.batches import Batch
 from cushion.nets.hooked.flow import Flow, Fn
 from cushion.nets.hooked.layers import NORMALISATIONS, is_layer, normalising, weight_of
+from cushion.nets.hooked.reads import Detaching, Reads
+from cushion.nets.operations.operation import Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +35,23 @@ class Call:
     fn: Fn | None
     # of a layer with weights: what it read and gave on the rows of the pass
     seen: tuple[Tensor, Tensor] | None = None
+    after: frozenset[int] = frozenset()  # places in the list of calls of the layers it depends on
 
     @property
     def name(self) -> str:
         """As the trace calls it; wrappers around the user's module are not named."""
         return shown(self.path, self.at)
+
+
+class Watched(NamedTuple):
+    """A pass: its calls, what reads what, its scores, and whether it hides a result from gradients
+    (`detach`).
+    """
+
+    calls: list[Call]
+    flow: Flow
+    scores: Tensor
+    detaches: bool
 
 
 def shown(path: str, at: int = 1) -> str:
@@ -53,6 +67,13 @@ def first_tensor(value: Any) -> Tensor | None:
     if isinstance(value, (tuple, list)) and value:
         value = value[0]
     return value if isinstance(value, Tensor) else None
+
+
+def first_input(args: Any, named: Mapping[str, Any]) -> Tensor | None:
+    """What a module was called with: its first argument, or the one called input or x."""
+    if args:
+        return first_tensor(args)
+    return first_tensor(next((named[name] for name in ("input", "x") if name in named), None))
 
 
 def with_first(value: Any, tensor: Tensor) -> Any:
@@ -71,8 +92,8 @@ def hooks(
     try:
         for path, part in module.named_modules():
             if (hook := paths(path, part)) is not None:
-                add = part.register_forward_pre_hook if before else part.register_forward_hook
-                handles.append(add(hook))
+                add: Any = part.register_forward_pre_hook if before else part.register_forward_hook
+                handles.append(add(hook, with_kwargs=True))
         yield
     finally:
         for handle in handles:
@@ -101,37 +122,73 @@ def replicate(model: nn.Module) -> nn.Module:
     return replica
 
 
-def watch(replica: nn.Module, rows: Batch) -> tuple[list[Call], Flow, Tensor]:
-    """All calls of a pass over `rows`, in the order in which they end, and what reads what."""
+def watch(replica: nn.Module, rows: Batch, theirs: Collection[int] = ()) -> Watched:
+    """All calls of a pass over `rows`, in the order in which they end, and what reads what.
+
+    theirs: id() of tensors that the copy must not read: those of the net that it was copied from.
+    """
     calls: list[Call] = []
     counts: Counter[str] = Counter()
+    inputs = list(rows.values()) if isinstance(rows, dict) else [rows]
+    reads = Reads([*inputs, *replica.parameters(), *replica.buffers()])
+    detaching = Detaching()
 
     def hook(path: str, _: nn.Module) -> Any:
-        def record(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        def record(module: nn.Module, args: tuple[Any, ...], named: Any, output: Any) -> None:
             counts[path] += 1
-            given, result = first_tensor(args), first_tensor(output)
-            if result is not None:
-                reads = () if given is None else tuple(given.shape[1:])
-                shape = tuple(result.shape[1:])
-                seen = None
-                if given is not None and is_layer(module):
-                    seen = given.detach().clone(), result.detach().clone()
-                calls.append(Call(path, counts[path], module, reads, shape, result.grad_fn, seen))
+            given, result = first_input(args, named), first_tensor(output)
+            if result is None:
+                return
+            reads.paused = detaching.paused = True
+            seen, after = None, frozenset[int]()
+            if given is not None and is_layer(module):
+                seen, after = (given.detach().clone(), result.detach().clone()), reads.marks(given)
+                reads.mark(result, len(calls))
+            reads.paused = detaching.paused = False
+            shapes = () if given is None else tuple(given.shape[1:]), tuple(result.shape[1:])
+            calls.append(Call(path, counts[path], module, *shapes, result.grad_fn, seen, after))
 
         return record
 
     floating = [p for p in replica.parameters() if p.is_floating_point()]
     for parameter in floating:
         parameter.requires_grad_(True)
-    inputs = list(rows.values()) if isinstance(rows, dict) else [rows]
     leaves = [t.requires_grad_() for t in inputs if t.is_floating_point()]
     try:
-        with torch.enable_grad(), hooks(replica, hook):
+        with torch.enable_grad(), hooks(replica, hook), reads, detaching:
             scores = replica(rows)
     finally:
         for parameter in floating:
             parameter.requires_grad_(False)
-    return calls, Flow(scores, leaves), scores.detach()
+    if any(id(one) in theirs for one in reads.foreign):
+        raise Unsupported(
+            "a copy of the net still computes with the net itself: a function holds on to it, such "
+            "as a lambda over self; hooks go on a copy, so write that function as a method"
+        )
+    return Watched(calls, Flow(scores, leaves), scores.detach(), detaching.found)
+
+
+def lone_shapes(replica: nn.Module, rows: Batch) -> dict[tuple[str, int], tuple[Shape, Shape]]:
+    """What every call of a pass over one row reads and gives; {} for nets that need more rows."""
+    counts: Counter[str] = Counter()
+    found: dict[tuple[str, int], tuple[Shape, Shape]] = {}
+
+    def hook(path: str, _: nn.Module) -> Any:
+        def record(_: nn.Module, args: tuple[Any, ...], named: Any, output: Any) -> None:
+            counts[path] += 1
+            given, result = first_input(args, named), first_tensor(output)
+            if given is not None and result is not None:
+                found[path, counts[path]] = tuple(given.shape), tuple(result.shape)
+
+        return record
+
+    one = {k: v[:1] for k, v in rows.items()} if isinstance(rows, dict) else rows[:1]
+    try:
+        with torch.no_grad(), hooks(replica, hook):
+            replica(one)
+    except Exception:  # such as one that squeezes its batch
+        return {}
+    return found
 
 
 def fold(replica: nn.Module, calls: list[Call], flow: Flow) -> bool:

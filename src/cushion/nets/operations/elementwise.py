@@ -145,6 +145,7 @@ class LeakyReLU(Elementwise):
     """x above 0, slope·x below: one slope for all, or one for each channel (PReLU)."""
 
     slope: Tensor  # [1] or [C]
+    learnt: bool = False  # whether training chose the slopes
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.prelu(x, self.slope)
@@ -173,7 +174,9 @@ class LeakyReLU(Elementwise):
 
     @classmethod
     def rebuild(cls, entry: dict[str, Any], dtype: torch.dtype) -> LeakyReLU:
-        return cls(torch.tensor([_number(one) for one in entry["slope"]], dtype=dtype))
+        # a file does not say whether training chose them
+        slope = torch.tensor([_number(one) for one in entry["slope"]], dtype=dtype)
+        return cls(slope, learnt=True)
 
 
 def _number(value: Any) -> float:
@@ -238,7 +241,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, inplace: bool = False) -> S
 
 @traces(nn.PReLU, F.prelu, torch.prelu, "prelu")
 def prelu(x: Any, weight: Any) -> Step:
-    return _step("prelu", x, LeakyReLU(tensor(weight).flatten()), False)
+    return _step("prelu", x, LeakyReLU(tensor(weight).flatten(), learnt=True), False)
 
 
 @traces(nn.ELU, F.elu)
