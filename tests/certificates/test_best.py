@@ -24,6 +24,7 @@ from cushion.certificates.format.container import unpack
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.search.integer.blueprints import Plan
 from cushion.certificates.search.integer.search import search
+from cushion.certificates.search.integer.under_way import Course
 from cushion.certificates.search.options import SearchOptions
 from cushion.certificates.search.sample import Sample
 from cushion.certificates.search.task import Place, Start, State, Task, constant_net
@@ -57,7 +58,9 @@ def test_the_try_under_way_begins_again_with_the_time_that_was_left(
     tried: list[tuple[int, float]] = []
     kept: list[Place] = []
 
-    def instead(_: Plan, __: Sample, ___: Dataset, seconds: float, seed: int) -> Iterator[State]:
+    def instead(
+        _: Plan, __: Sample, ___: Dataset, seconds: float, seed: int, ____: Course
+    ) -> Iterator[State]:
         tried.append((seed, seconds))
         clock.sleep(0.4)
         yield State(None, 1.0)

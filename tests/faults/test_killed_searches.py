@@ -21,7 +21,12 @@ from torch import Tensor
 
 import cushion
 from cushion.certificates.search import pausing
+from cushion.certificates.search.integer.blueprints import Plan, convolutional
+from cushion.certificates.search.integer.search import attempt, train
+from cushion.certificates.search.integer.under_way import LEARNING, SETTLING, Course
+from cushion.certificates.search.sample import Sample
 from cushion.certificates.state_file import is_state
+from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.nets.loading.checksums import add
 from cushion.nets.loading.weights import read_tensors
@@ -204,7 +209,7 @@ def test_a_state_that_cannot_be_kept_ends_no_training(
     gone = tmp_path / "gone" / "b.best"
     found = cushion.certify(None, blobs(), keep=gone, tell=told.append, **PAC_BAYES)
     assert np.isfinite(found.bound)
-    assert [said.split(":")[0] for said in told] == ["the posterior so far is not kept"]
+    assert [said.split(":")[0] for said in told] == ["a posterior so far is not kept"]
 
 
 def test_keeping_takes_a_small_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,3 +225,101 @@ def test_keeping_takes_a_small_part_of_the_time(monkeypatch: pytest.MonkeyPatch)
         keeper.offer(lambda: pausing.Paused({}, 0.0, 0, 0.5))
         now[0] += 1.0
     assert kept == [5.0, 56.0, 107.0, 158.0]
+
+
+def images(m: int = 300) -> Dataset:
+    """Two classes of 16x16 images, on which a try learns and settles."""
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 90, (m, 1, 16, 16), dtype=np.uint8), np.arange(m) % 2
+    x[y == 1, :, 4:9] += 120
+    return Dataset("stripes", x, y, 2)
+
+
+PLAN = Plan(convolutional(2, 2, 2, 1), 0.5, 2.5, 300)
+
+
+@pytest.fixture(scope="module")
+def tried() -> dict[str, list[pausing.Paused]]:
+    """The states that a try hands out, by phase."""
+    found: dict[str, list[pausing.Paused]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pausing, "_EVERY", 0.0)
+        patch.setattr(pausing, "_SHARE", 0.0)
+        keeper = pausing.Keeper(lambda one: found.setdefault(one.phase, []).append(one))
+        data = images()
+        list(attempt(PLAN, Sample.of(data, 0, 0), data, 60, 0, Course(4, None, keeper)))
+    return found
+
+
+@pytest.mark.parametrize("phase", [LEARNING, SETTLING])
+def test_a_try_goes_on_in_the_phase_and_with_the_numbers_that_it_had(
+    tried: dict[str, list[pausing.Paused]], phase: str
+) -> None:
+    data, left, again = images(), tried[phase][-1], []
+    assert (left.tries, left.phase, left.steps > 0) == (4, phase, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pausing, "_EVERY", 0.0)
+        patch.setattr(pausing, "_SHARE", 0.0)
+        course = Course(4, left, pausing.Keeper(again.append))
+        assert course.spent == pytest.approx(left.before + left.seconds, abs=0.5)
+        *_, final = attempt(PLAN, Sample.of(data, 0, 0), data, 60, 0, course)
+    assert final.net is not None
+    assert final.net.errors(data.x, data.y) < 30
+    assert LEARNING not in {one.phase for one in again} or phase == LEARNING
+    assert all(one.steps > left.steps for one in again if one.phase == phase)
+
+
+def test_what_is_put_back_is_what_was_kept(tried: dict[str, list[pausing.Paused]]) -> None:
+    left, kept = tried[SETTLING][0], []
+    data = images()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pausing, "_EVERY", 0.0)
+        patch.setattr(Sample, "descend", lambda *_, **__: 0.1)  # nothing moves
+        patch.setattr("cushion.certificates.search.integer.search.hold", lambda *_: None)
+        course = Course(4, left, pausing.Keeper(kept.append))
+        list(train(PLAN, Sample.of(data, 0, 0), 60, course))
+    assert kept[0].tensors.keys() == left.tensors.keys()
+    for name, tensor in left.tensors.items():
+        assert torch.equal(kept[0].tensors[name], tensor), name
+
+
+def test_a_killed_try_goes_on_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out, under_way = images(), tmp_path / "s.cushion", tmp_path / "s.cushion.best.try"
+    np.savez(tmp_path / "s.npz", x=data.x, y=data.y)
+    argv = ["certify", "--data", str(tmp_path / "s.npz"), "-o", str(out), "--minutes", "0.15"]
+
+    def late() -> bool:
+        """In the third try, the long one."""
+        return under_way.exists() and read_tensors(under_way)[1]["tries"] == "2"
+
+    killed(argv, late)
+    assert not out.exists()
+    _, said = read_tensors(under_way)
+    code, _, err = ask(capsys, *argv, "--json", "-")
+    assert code == 0, err
+    assert f"going on from {under_way}: a try after {said['steps']} steps" in err
+    assert {path.name for path in tmp_path.iterdir()} == {out.name, "s.npz"}
+    assert cushion.verify(out, tmp_path / "s.npz").ok
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, without_a_clock, pickled, notes, weights])
+def test_a_damaged_try_is_refused_and_stays(
+    tmp_path: Path, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = tmp_path / "b.best"
+    under_way = tmp_path / "b.best.try"
+    monkeypatch.setattr(pausing, "_EVERY", 0.0)
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    how = {"keep": best, "minutes": 0.02, "seed": 1}
+    cushion.certify(None, images(), **how)
+    monkeypatch.undo()
+    best.unlink(missing_ok=True)
+    rewritten(under_way, lambda _, said: said.update(tries="0"))
+    monkeypatch.setattr("cushion.certificates.search.integer.search.plans", lambda *_: [PLAN])
+    damage(under_way)
+    content = under_way.read_bytes()
+    with pytest.raises(BadInput, match=r"b\.best\.try is no try that a search has under way"):
+        cushion.certify(None, images(), **how)
+    assert under_way.read_bytes() == content

@@ -150,9 +150,20 @@ def certify(
     if keep is not None:
         imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())
         made = {"data": sample.fingerprint, "share": str(delta_g), "imitated": imitated}
-        best = BestFile(Path(keep), identify(**made, **vars(options)), unfinished, tell, is_state)
+        which = identify(**made, **vars(options))
+        best = BestFile(Path(keep), which, unfinished, tell, is_state)
         task = replace(task, start=best.start(), keep=best.keep)
-    found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
+        if method == "integer":
+            under_way = StateFile(Path(f"{keep}.try"), which, tell, "a try")
+            task = replace(task, paused=under_way.start(), pause=under_way.keep)
+    try:
+        found = search(task) if method == "integer" else search_seeded(seeded_plans(task), task)
+    except Malformed:
+        if task.paused is None:
+            raise
+        raise under_way.refusal() from None
+    if task.pause is not None:  # a search that has ended goes on nowhere
+        under_way.path.unlink(missing_ok=True)
     notes = {**_notes(options, found.interrupted), **about, "trained": found.trained}
     certificate = stated(found.net, notes, holdout)
     if inputs is None or delta_f is None:

@@ -1,4 +1,5 @@
-"""A posterior's training under way, on disk, from which a search that was killed goes on.
+"""A training under way, on disk, from which a search that was killed goes on: of a posterior, or of
+a try of the integer search.
 
 A safetensors file with a checksum; its metadata say which search it is of. Nothing in it is
 trusted, and nothing of it is run: it holds numbers only, of which the shapes are known.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cushion.certificates.best import Tell, is_best, tell_another, tell_nobody
 from cushion.certificates.search.pausing import Paused
@@ -15,7 +17,9 @@ from cushion.data.files import check_regular
 from cushion.errors import BadInput, Malformed
 from cushion.nets.loading.weights import read_metadata, read_tensors, save_tensors
 
-_KIND = "posterior under way"
+_KIND = "search under way"
+_CLOCK = {"seconds": float, "steps": int, "error": float, "tries": int, "whole": float}
+_CLOCK |= {"before": float, "phase": str}
 
 
 @dataclass
@@ -25,6 +29,7 @@ class StateFile:
     path: Path
     identity: str
     tell: Tell = tell_nobody
+    what: str = "a posterior"
     _lost: bool = False
 
     def start(self) -> Paused | None:
@@ -44,12 +49,12 @@ class StateFile:
             if said.get("search") != self.identity:
                 tell_another(self.path, self.tell)
                 return None
-            clock = float(said["seconds"]), int(said["steps"]), float(said["error"])
-            paused = Paused(tensors, *clock)
+            clock: dict[str, Any] = {name: read(said[name]) for name, read in _CLOCK.items()}
+            paused = Paused(tensors, **clock)
         except (Malformed, KeyError, ValueError, OverflowError):
             raise self.refusal() from None
         self.tell(
-            f"going on from {self.path}: a posterior after {paused.steps} steps, of a search that "
+            f"going on from {self.path}: {self.what} after {paused.steps} steps, of a search that "
             "did not end"
         )
         return paused
@@ -57,20 +62,20 @@ class StateFile:
     def refusal(self) -> BadInput:
         """The file is not what `keep` writes for this search."""
         return BadInput(
-            f"{self.path} is no posterior that a search has under way, or was damaged; move it "
-            "away, as this search keeps its own there"
+            f"{self.path} is no {self.what.split(' ', 1)[1]} that a search has under way, or was "
+            "damaged; move it away, as this search keeps its own there"
         )
 
     def keep(self, paused: Paused) -> None:
         """Write the state, whole or not at all; where that fails training goes on, said once."""
-        clock = {name: repr(getattr(paused, name)) for name in ("seconds", "steps", "error")}
+        clock = {name: str(getattr(paused, name)) for name in _CLOCK}
         try:
             save_tensors(
                 self.path, paused.tensors, {"kind": _KIND, "search": self.identity, **clock}
             )
         except BadInput as problem:
             if not self._lost:
-                self.tell(f"the posterior so far is not kept: {problem}")
+                self.tell(f"{self.what} so far is not kept: {problem}")
             self._lost = True
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from cushion.errors import Malformed
 
+_NONE: Mapping[str, Tensor] = {}
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _EVERY = 5.0  # seconds between two states that are kept, and at least so many times what one takes
 _SHARE = 50.0
@@ -23,17 +24,26 @@ _SHARE = 50.0
 
 @dataclass(frozen=True)
 class Paused:
-    """A descent as it was: tensors by name, the seconds and steps that it took, its mean error."""
+    """A descent as it was: tensors by name, the seconds and steps that it took, its mean error.
+
+    Of a try of the integer search also its number, its phase, how long that is to be, and the
+    seconds that went before it.
+    """
 
     tensors: Mapping[str, Tensor]
     seconds: float
     steps: int
     error: float
+    tries: int = 0
+    phase: str = ""
+    whole: float = 0.0
+    before: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.seconds) and self.seconds >= 0 and 0 <= self.error <= 1):
+        clock = (self.seconds, self.whole, self.before)
+        if not all(0 <= part < math.inf for part in clock) or not 0 <= self.error <= 1:
             raise Malformed("a state of a search whose clock or error is no such number")
-        if not 0 <= self.steps < 2**53:
+        if not (0 <= self.steps < 2**53 and 0 <= self.tries < 2**53):
             raise Malformed("a state of a search whose number of steps is no such number")
 
 
@@ -52,9 +62,11 @@ class Keeper:
         self._wait = max(_EVERY, _SHARE * (self._last - begin))
 
 
-def state_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The parameters and their moments, copied."""
-    found = {}
+def state_of(
+    model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Tensor] = _NONE
+) -> dict[str, Tensor]:
+    """The parameters and their moments, copied, and what else the model remembers."""
+    found = {f"also {name}": tensor.detach().clone() for name, tensor in also.items()}
     for name, parameter in model.named_parameters():
         moments = optimiser.state.get(parameter, {})
         if moments:
@@ -63,15 +75,23 @@ def state_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Te
     return found
 
 
-def take_up(model: nn.Module, optimiser: torch.optim.Optimizer, paused: Paused) -> None:
-    """Put a state back; Malformed unless it is one of such a descent, all its numbers finite."""
+def take_up(
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    paused: Paused,
+    also: Mapping[str, Tensor] = _NONE,
+) -> None:
+    """Put a state back, also into the tensors of `also`; Malformed unless it is one of such a
+    descent, all its numbers finite.
+    """
     trained = {id(one) for group in optimiser.param_groups for one in group["params"]}
     parts = {name: one for name, one in model.named_parameters() if id(one) in trained}
     names = {name for one in parts for name in (one, *(f"{one} {kind}" for kind in _MOMENTS))}
-    if names != set(paused.tensors):
+    besides = {f"also {name}": tensor for name, tensor in also.items()}
+    if names | set(besides) != set(paused.tensors):
         raise Malformed("a state of a search with the numbers of another net")
     for name, tensor in paused.tensors.items():
-        like = parts[name.split(" ")[0]]
+        like = besides[name] if name in besides else parts[name.split(" ")[0]]
         if (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
             raise Malformed(f"a state of a search whose {name} has another shape or type")
         if not bool(torch.isfinite(tensor).all()):
@@ -79,6 +99,8 @@ def take_up(model: nn.Module, optimiser: torch.optim.Optimizer, paused: Paused) 
         if name.endswith(_MOMENTS[1]) and bool((tensor < 0).any()):
             raise Malformed(f"a state of a search whose {name} is negative")
     with torch.no_grad():
+        for name, tensor in besides.items():
+            tensor.copy_(paused.tensors[name])
         for name, parameter in parts.items():
             parameter.copy_(paused.tensors[name])
             moments = {kind: paused.tensors[f"{name} {kind}"].clone() for kind in _MOMENTS}

@@ -20,6 +20,7 @@ from cushion.certificates.format.layers import Conv, Dense, Layer
 from cushion.certificates.format.limits import MOST_WEIGHTS
 from cushion.certificates.format.sources import Grid
 from cushion.certificates.search.options import Report, SearchOptions, no_report
+from cushion.certificates.search.pausing import Paused
 from cushion.certificates.search.sizes import image_shape
 from cushion.data.dataset import Dataset
 from cushion.numerics import kl_inverse
@@ -57,7 +58,8 @@ def forget(net: IntegerNet, place: Place) -> None:
 class Task:
     """judge: the bound of a net on `data`. teacher: [m, classes] scores to imitate, or None.
 
-    start: from where a search goes on that was killed. keep: told every new best.
+    start: from where a search goes on that was killed. keep: told every new best. paused: the try
+    that was under way then. pause: told now and then how far the one under way has come.
     """
 
     data: Dataset
@@ -67,6 +69,8 @@ class Task:
     report: Report = no_report
     start: Start | None = None
     keep: Keep = forget
+    paused: Paused | None = None
+    pause: Callable[[Paused], None] | None = None
 
 
 def constant_net(data: Dataset) -> IntegerNet:

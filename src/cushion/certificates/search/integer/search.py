@@ -20,7 +20,17 @@ from torch import Tensor
 from cushion.certificates.search.integer.blueprints import Plan, plans
 from cushion.certificates.search.integer.last_layer import polish
 from cushion.certificates.search.integer.trainable import GridWeights, TrainableIntegerNet
+from cushion.certificates.search.integer.under_way import (
+    LEARNING,
+    SETTLING,
+    Course,
+    learned,
+    remembered,
+    settled,
+    take_up_settling,
+)
 from cushion.certificates.search.integer.warm_start import FloatTwin
+from cushion.certificates.search.pausing import Keeper
 from cushion.certificates.search.sample import Sample
 from cushion.certificates.search.sizes import image_shape
 from cushion.certificates.search.task import (
@@ -57,6 +67,7 @@ def search(task: Task) -> Judging:
     begin = time.monotonic()
     judging = Judging(task)
     begin -= judging.place.seconds
+    resumed, keeper = task.paused, Keeper(task.pause)
     held: dict[tuple[int, int], Sample] = {}  # by shift and square: examples are read once
     with judging:
         if data.x[0].size < _WORTH_THREADS:
@@ -67,14 +78,20 @@ def search(task: Task) -> Judging:
             # each time round twice as long
             plan = replace(choices[place], steps=choices[place].steps << min(lap, 10))
             seed, reading = task.options.seed + tries, (plan.input_shift, plan.square)
-            if (spent := time.monotonic() - begin) >= seconds - judging.cost:
+            left_at = resumed if resumed is not None and resumed.tries == tries else None
+            spent = time.monotonic() - begin
+            if left_at is None and spent >= seconds - judging.cost:
                 break
             judging.begin(Place(tries, spent))
+            course = Course(tries, left_at, keeper)
+            if left_at is not None:
+                begin -= course.spent  # what it took before it was killed
             if reading not in held:
                 held[reading] = Sample.of(data, reading[0], seed, task.teacher, reading[1])
             sample = held[reading].again(seed)
-            left = begin + seconds - judging.cost - time.monotonic()
-            for state in attempt(plan, sample, data, min(left, plan.share * seconds), seed):
+            left = seconds - judging.cost - spent
+            whole = min(left, plan.share * seconds)
+            for state in attempt(plan, sample, data, whole, seed, course):
                 promising = state.promise < 1.05 * float(judging.lowest)
                 if state.net is not None and promising and (state.last or judging.rested()):
                     judging.hear(state.net)
@@ -83,46 +100,57 @@ def search(task: Task) -> Judging:
 
 
 def attempt(
-    plan: Plan, sample: Sample, data: Dataset, seconds: float, seed: int
+    plan: Plan,
+    sample: Sample,
+    data: Dataset,
+    seconds: float,
+    seed: int,
+    course: Course | None = None,
 ) -> Iterator[State]:
     """One try: train, then polish what came out, for a part of the time that training took.
 
     What the caller does between two states counts as time. Where as much again as it did with the
     last one is all that is left, nothing is polished.
     """
-    begin = time.monotonic()
+    course = course or Course()
     net, judged = None, 0.0
-    for state in train(plan, sample, (1.0 - plan.polish) * seconds):
+    for state in train(plan, sample, (1.0 - plan.polish) * seconds, course):
         net, before = state.net, time.monotonic()
         yield state
         judged = time.monotonic() - before
-    spent = time.monotonic() - begin
+    spent = course.spent
     rest = min(plan.polish / (1.0 - plan.polish) * spent, seconds - spent)
     if net is not None and rest > judged:
         yield from polish(net, data.x, data.y, rest, seed)
 
 
-def train(plan: Plan, sample: Sample, seconds: float) -> Iterator[State]:
+def train(
+    plan: Plan, sample: Sample, seconds: float, course: Course | None = None
+) -> Iterator[State]:
     """One try, of plan.steps or as many as there is time for: learn, prune, then settle."""
+    course = course or Course()
 
     def weights(stored: tuple[int, ...], _: int) -> GridWeights:
         return GridWeights(stored, plan.levels, sample.generator, plan.spread)
 
-    begin = time.monotonic()
     model = TrainableIntegerNet(plan.blueprint, *sample.kind, weights, sample.square)
     model.calibrate(sample.some())
     if plan.price:
         yield from squeeze(model, plan, sample, schedule(plan.steps, seconds))
         return
-    twin, looks = FloatTwin(model, sample.generator), 0
-    for _ in learn(
-        twin, sample, plan.density, schedule(plan.warm * plan.steps, plan.warm * seconds)
-    ):
-        looks += 1
-        yield State(None, 1.0)
-    twin.fold(sample.some(), plan.spread, needs(twin, sample, min(_LOOKS, 5 * looks)))
-    left = max(begin + seconds - time.monotonic(), _LEAST * seconds)
-    yield from settle(model, plan, sample, schedule((1 - plan.warm) * plan.steps, left))
+    if not course.is_past(LEARNING):
+        left_at = course.left_in(LEARNING)
+        twin, looks = FloatTwin(model, sample.generator), 0
+        if left_at is not None:
+            looks = -(-left_at.steps // _LOOK)
+        warm = course.through(LEARNING, plan.warm * plan.steps, plan.warm * seconds)
+        for _ in learn(twin, sample, plan.density, warm, course):
+            looks += 1
+            yield State(None, 1.0)
+        twin.fold(sample.some(), plan.spread, needs(twin, sample, min(_LOOKS, 5 * looks)))
+    left = max(seconds - course.spent, _LEAST * seconds)
+    rest = course.through(SETTLING, (1 - plan.warm) * plan.steps, left)
+    yield from settle(model, plan, sample, rest, course)
 
 
 def schedule(steps: float, seconds: float) -> Iterator[float]:
@@ -136,11 +164,17 @@ def schedule(steps: float, seconds: float) -> Iterator[float]:
 
 
 def learn(
-    twin: FloatTwin, sample: Sample, density: float, progress: Iterator[float]
+    twin: FloatTwin,
+    sample: Sample,
+    density: float,
+    progress: Iterator[tuple[int, float]],
+    course: Course,
 ) -> Iterator[None]:
     """Train the twin and prune it to the density; gives the caller a turn now and then."""
     optimiser = torch.optim.Adam(twin.parameters(), lr=0.01, fused=True)
-    for step, done in enumerate(progress):
+    if course.left_in(LEARNING) is not None:
+        course.take_up(twin, optimiser, sample, remembered(twin))
+    for step, done in progress:
         anneal(optimiser, [0.01 * min(1.0, (step + 1) / 100)], done, least=0.03)
         sample.descend(twin, optimiser)
         pruned = min(1.0, max(0.0, (done - _PRUNE_FROM) / (_PRUNE_UNTIL - _PRUNE_FROM)))
@@ -149,6 +183,7 @@ def learn(
             squares = {key: moment["exp_avg_sq"] for key, moment in moments.items()}
             twin.prune(squares, density + (1.0 - density) * (1.0 - pruned) ** 3)
         if step % _LOOK == 0:
+            course.offer(step + 1, 0.5, lambda: learned(twin, optimiser))
             yield
 
 
@@ -169,7 +204,11 @@ def needs(twin: FloatTwin, sample: Sample, batches: int = _LOOKS) -> dict[str, l
 
 
 def settle(
-    model: TrainableIntegerNet, plan: Plan, sample: Sample, progress: Iterator[float]
+    model: TrainableIntegerNet,
+    plan: Plan,
+    sample: Sample,
+    progress: Iterator[tuple[int, float]],
+    course: Course,
 ) -> Iterator[State]:
     """Bring numbers to the grid, a few at a time, while the free ones make up for their rounding
     (Zhou et al., "Incremental network quantization", 2017).
@@ -178,7 +217,9 @@ def settle(
     optimiser = optimiser_of(model)
     error = 0.5
     model.release()
-    for step, done in enumerate(progress):
+    if course.left_in(SETTLING) is not None:
+        error = take_up_settling(course, model, optimiser, sample)
+    for step, done in progress:
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * min(1.0, (step + 1) / 200) * (1.0 - 0.8 * done)
         if done >= 1.0 or step % _HOLD == _HOLD - 1:
@@ -186,6 +227,7 @@ def settle(
         wrong = sample.descend(model.logits, optimiser)
         error += max(0.01, 1.0 / (step + 1)) * (wrong - error)
         if done >= 1.0 or step % _LOOK == _LOOK - 1:
+            course.offer(step + 1, min(1.0, error), lambda: settled(model, optimiser))
             net = model.freeze() if done >= _HELD_BY else None
             yield State(net, relaxed_bound(error, model.bits(), len(sample)), done >= 1.0)
 
