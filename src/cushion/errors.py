@@ -7,6 +7,7 @@ error: it is an answer (a Verdict).
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 
@@ -27,9 +28,12 @@ class Remark(UserWarning):
 
 
 def remark(*sentences: str) -> None:
-    """Warn of each."""
+    """Warn of each, at the line of whoever called cushion."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cushion."):
+        frame, level = frame.f_back, level + 1
     for sentence in sentences:
-        warnings.warn(sentence, Remark, stacklevel=4)
+        warnings.warn(sentence, Remark, stacklevel=level)
 
 
 class Malformed(CushionError):

@@ -17,16 +17,14 @@ from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.batches import Batch, as_batch, as_floats
-from cushion.nets.calling import evaluating, place, precision
+from cushion.nets.calling import evaluating, place
 from cushion.nets.classifier import as_module
 from cushion.nets.engine import map_shards
 from cushion.nets.identity import numbers_of
 from cushion.nets.network import Network
+from cushion.nets.steady import compare
 
 _FEW = 2  # rows that are also scored in batches of their own
-# of the largest score: far above rounding, far below what chance or batch statistics change
-_STEADY = 1e-3
-_COARSE = 0.03  # the same for half precision, whose sums round by up to 2^-8 a step
 
 
 @dataclass
@@ -76,20 +74,8 @@ def score(
         scores: Tensor = found["scores"].joined()
         # in two sizes, as one of them may be that of the batches above
         for few in (_FEW, 1):
-            _check_steady(net, scores, _checked(net(_to(net, as_batch(x[:few]))), 0))
+            compare(net, scores, _checked(net(_to(net, as_batch(x[:few]))), 0))
     return scores
-
-
-def _check_steady(net: nn.Module, scores: Tensor, again: Tensor) -> None:
-    """BadInput unless the first rows have the same scores again, but for rounding."""
-    moved = float((scores[: len(again)] - again).abs().max())
-    rounding = _COARSE if precision(net) in (torch.float16, torch.bfloat16) else _STEADY
-    if moved > rounding * float(again.abs().max()):
-        raise BadInput(
-            "the net is not one function: its scores for an example change with chance or with "
-            "the rest of its batch; make it the same on every call (batch-norm needs running "
-            "statistics)"
-        )
 
 
 def teacher_scores(model: Any, data: Dataset) -> Tensor:

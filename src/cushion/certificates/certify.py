@@ -36,7 +36,7 @@ from cushion.certificates.transfer import (
 )
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
-from cushion.data.doubts import doubt_about_error
+from cushion.data.doubts import doubts_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
 from cushion.errors import BadInput, Malformed, remark
 from cushion.nets.batch_size import batches
@@ -71,6 +71,7 @@ def certify(
     normalise: Normalise | None = None,
     device: str | None = None,
     batch: int | None = None,
+    stated_error: float | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -145,7 +146,7 @@ def certify(
     teacher = None if scores is None else scores[:, : sample.classes]
     if scores is not None:
         wrong = float((scores.argmax(dim=1).numpy() != sample.y).mean())
-        remark(*filter(None, [doubt_about_error(wrong, sample.classes)]))
+        remark(*doubts_about_error(wrong, sample.classes, stated_error))
     task = Task(sample, judge, options, teacher, report or no_report)
     if keep is not None:
         imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())

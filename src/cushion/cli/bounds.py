@@ -91,7 +91,7 @@ def _bounds(args: argparse.Namespace, how: BoundOptions, weights: str = "--weigh
         holdout = None
     options.say_if_untrained(args, weights)
     given = {"holdout": holdout, "init": net.init, "options": how, "name": args.net}
-    given["batch"] = args.batch
+    given |= {"batch": args.batch, "stated_error": options.stated_error(net, data)}
     with plan({"measures": 6, "sharpness": 2, "noisy nets": 2}):
         return bounds(net.module, data, **given)
 

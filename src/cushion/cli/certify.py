@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> None:
     best = _best(args.out)
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
     given["batch"] = args.batch
+    given["stated_error"] = None if loaded is None else options.stated_error(loaded, data)
     given |= {"keep": best, "tell": lambda said: options.note(translate(said, args.flags))}
     with options.searching("searching") as report:
         certificate = certify(model, data, report=report, **given)
@@ -71,8 +72,6 @@ def run(args: argparse.Namespace) -> None:
     if isinstance(claim, OccamClaim):
         with batches(args.batch):
             obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
-        if loaded is not None:
-            options.say_if_doubtful(loaded, data, obj["net"]["errors"] / len(data))
         lines = [*_words(claim, obj["net"], inputs, holdout, data.classes), "", *show_ledger(claim)]
     else:
         lines = show_numbers(claim)

@@ -50,8 +50,7 @@ def add_parser(verbs: Any) -> None:
     options.add_switch(parser, "--paper", f"{paper} C1 without probes")
     beside = "measure the initialisation, or random weights, too: scaled to match, but for the"
     parser.add_argument("--beside", choices=("init", "random"), help=f"{beside} conditions")
-    rows = "rows that pass the net at a time (default 256; halved where memory runs out)"
-    parser.add_argument("--batch", type=options.whole, metavar="N", help=rows)
+    options.add_batch(parser)
     ways = "how to see the net (default: the trace where it is understood, else hooks)"
     parser.add_argument("--way", choices=("trace", "hooks", "weights", "answers"), help=ways)
     exact = "no probes: every Jacobian norm exactly, whatever it takes"
@@ -118,14 +117,12 @@ def run(args: argparse.Namespace) -> int:
     data = None if args.data is None else load(args.data)
     net = options.load_named_net(args, data)
     how |= {"only": args.only, "init": net.init, "beside": args.beside, "way": args.way}
-    how |= {} if args.batch is None else {"batch": args.batch}
+    how |= {"batch": args.batch, "stated_error": options.stated_error(net, data)}
     own = None if data is not None or net.spec is None else net.spec.input_shape
     found = measure(net.module, data, shape=args.shape or own, spectra=not args.no_spectra, **how)
     if data is not None:
         options.say_if_other_data(args, net, data)
     options.say_if_untrained(args)
-    if data is not None and found.net.error_rate is not None:
-        options.say_if_doubtful(net, data, found.net.error_rate)
     answer(args, found.to_json(), describe(found))
     if data is not None and args.save_margins is not None:
         lines = "".join(f"{margin!r}\n" for margin in margins(net.module, data).tolist())

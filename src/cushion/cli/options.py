@@ -176,14 +176,12 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
     return bool(other)
 
 
-def say_if_doubtful(net: LoadedNet, data: Dataset, error: float) -> None:
-    """Doubt a net that errs far more on these data than in training, or as guessing would."""
-    from cushion.data.doubts import doubt_about_error
-
-    own = net.meta.get("data_fingerprint") == data.fingerprint
-    stated = net.meta.get("metrics", {}).get("train_error") if own else None
-    if doubt := doubt_about_error(error, data.classes, stated):
-        remark(doubt)
+def stated_error(net: LoadedNet, data: Dataset | None) -> float | None:
+    """The training error that was recorded with the net, if it was trained on these data."""
+    if data is None or net.meta.get("data_fingerprint") != data.fingerprint:
+        return None
+    recorded: float | None = net.meta.get("metrics", {}).get("train_error")
+    return recorded
 
 
 def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
@@ -246,8 +244,7 @@ def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
         known["normalise"] = parse_normalise(args.normalise)
         note(f"the net reads {normalise_words(*known['normalise'])}, as --normalise says")
     net = load_net(args.net, weights=args.weights, trust=args.trust, **known)
-    for sentence in net.remarks:
-        note(sentence)
+    remark(*net.remarks)
     if device is None:
         return net
     init = None if net.init is None else placed(net.init, device)
@@ -257,11 +254,14 @@ def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
 @contextmanager
 def searching(what: str) -> Iterator[Report]:
     """A search under way, which shows what it reports; SIGTERM ends it as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with working(what, 1.0) as bar:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with working(what, 1.0) as bar:
 
-        def report(done: float, best: Decimal) -> None:
-            bar.say(f"best bound {percent_up(str(best))}")
-            bar.reach(done)
+            def report(done: float, best: Decimal) -> None:
+                bar.say(f"best bound {percent_up(str(best))}")
+                bar.reach(done)
 
-        yield report
+            yield report
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -8,21 +8,21 @@ _FAR = 0.05  # above the stated error, and
 _TIMES = 1.5  # so many times as large
 
 
-def doubt_about_error(error: float, classes: int, stated: float | None = None) -> str:
-    """A doubt about a net that errs on the share `error` of its own training data, or "".
+def doubts_about_error(error: float, classes: int, stated: float | None = None) -> list[str]:
+    """A doubt about a net that errs on the share `error` of its own training data, or none.
 
     stated: the error that was recorded in training, where it is known.
 
-    >>> doubt_about_error(0.02, 10, 0.01)
-    ''
-    >>> doubt_about_error(0.88, 10)[:69]
+    >>> doubts_about_error(0.02, 10, 0.01)
+    []
+    >>> doubts_about_error(0.88, 10)[0][:69]
     'the net errs on 88.0 % of its own training data, as guessing would (9'
     """
     guessing = 1 - 1 / classes
     own = f"the net errs on {100 * error:.1f} % of its own training data"
     if stated is not None and error > max(stated + _FAR, _TIMES * stated):
-        return f"{own}, but {100 * stated:.1f} % were stated: {_SCALED}"
+        return [f"{own}, but {100 * stated:.1f} % were stated: {_SCALED}"]
     known = stated is not None and stated >= _NEAR * guessing  # it was no better in training
     if error >= _NEAR * guessing and not known:
-        return f"{own}, as guessing would ({100 * guessing:.1f} %): {_SCALED}"
-    return ""
+        return [f"{own}, as guessing would ({100 * guessing:.1f} %): {_SCALED}"]
+    return []

@@ -9,11 +9,13 @@ from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
-from cushion.errors import BadInput
+from cushion.data.doubts import doubts_about_error
+from cushion.errors import BadInput, remark
 from cushion.measures.families import FAMILIES
 from cushion.measures.family import Context, Family, Found
 from cushion.measures.margins import MarginOptions
@@ -24,7 +26,8 @@ from cushion.measures.stability.comparison import check_alike, random_like, scal
 from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.noise import Draw, measure_sensitivity
 from cushion.measures.stability.records import NoiseSensitivity
-from cushion.nets.classifier import normalised
+from cushion.nets.batch_size import batches, rows_at_a_time
+from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
 from cushion.nets.hooked.net import check_same_layers
 from cushion.nets.network import Network, Node
@@ -35,7 +38,6 @@ from cushion.progress import plan, working
 from cushion.records import Options, Record
 
 INTERRUPTED = "interrupted before it was measured"
-_BATCH = 256
 Row = TypeVar("Row", LayerMeasures, NetMeasures)
 
 
@@ -45,7 +47,7 @@ def measure(
     *,
     only: str | Sequence[str] | None = None,
     shape: Sequence[int] | None = None,
-    batch: int = _BATCH,
+    batch: int | None = None,
     epsilon: float = MarginOptions.epsilon,
     init: nn.Module | Network | None = None,
     beside: Literal["init", "random"] | None = None,
@@ -53,6 +55,7 @@ def measure(
     way: Way | None = None,
     normalise: tuple[Constants, Constants] | None = None,
     device: str | None = None,
+    stated_error: float | None = None,
     **options: Options | None,
 ) -> MeasureTable:
     """Measure a net on its training set: every family of measures, or those that `only` names.
@@ -68,7 +71,8 @@ def measure(
     The net is traced where a family needs it and it can be; else hooks see it, or its answers alone
     (`way` asks for one of them). Families that cannot see it are in `left_out` with the
     reason, or refused if `only` names them. `normalise` = (mean, std) are constants that the net
-    was trained behind: one number, or one a channel.
+    was trained behind: one number, or one a channel. A net that errs far more than `stated_error`,
+    or as guessing would, is doubted in a warning.
 
     Without data there are norms, singular values and tails of its weights; with the `shape` of an
     example those of the true maps, and path norms.
@@ -78,8 +82,6 @@ def measure(
         raise BadInput(f"`way` must be {', '.join(WAYS[:-1])} or {WAYS[-1]}, not {way}")
     if beside not in (None, "init", "random"):
         raise BadInput(f"`beside` must be init or random, not {beside}")
-    if batch < 1:
-        raise BadInput(f"a batch must have at least 1 example, not {batch}")
     chosen = _options({"margins": MarginOptions(epsilon), **options})
     stability = chosen["stability"]
     assert isinstance(stability, StabilityOptions)
@@ -88,45 +90,57 @@ def measure(
         raise BadInput("`shape` is for nets without data, and the data have theirs; leave it out")
     if sample is None and normalise is not None:
         raise BadInput("`normalise` says how the net reads data, and none were given; leave it out")
-    if sample is not None and normalise is not None:
-        model = normalised(model, *normalise, sample.shape)
-        init = None if init is None else normalised(init, *normalise, sample.shape)
-    if device is not None and isinstance(model, nn.Module):
-        model = placed(model, device)
-        init = placed(init, device) if isinstance(init, nn.Module) else init
-    how_to: Any = {"named": only is not None, "pair": bool(init or beside)}
-    if sample is None:
-        net, families, left = look_at_rest(model, shape, families, way, **how_to)
-    else:
-        net, families, left = look(model, sample, families, way, **how_to)
-    initial = None if init is None else _alike(init, net, sample)
-    if isinstance(net, Network) and isinstance(initial, Network):
-        check_alike(net, initial, "the initialisation")
-    elif initial is not None:
-        check_same_layers(net, initial)
-    how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
-    if beside is None:
-        return _table(how, families, chosen, batch, left)
-    if not isinstance(net, Network):
+    if sample is not None:
+        model = behind(model, normalise, sample.shape)
+        init = None if init is None else behind(init, normalise, sample.shape)
+    model, init = placed(model, device), placed(init, device)
+    with batches(batch), torch.inference_mode(False):
+        how_to: Any = {"named": only is not None, "pair": init is not None or beside is not None}
+        if sample is None:
+            net, families, left = look_at_rest(model, shape, families, way, **how_to)
+        else:
+            net, families, left = look(model, sample, families, way, **how_to)
+        initial = None if init is None else _alike(init, net, sample)
+        how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
+        table = _table(how, families, chosen, left)
+        if beside is not None:
+            twin = _table(_beside(how, beside), families, chosen, left)
+            claims = [
+                family.claims(table, twin) for family in families if family.claims is not None
+            ]
+            table = replace(table, beside=twin, claims=tuple(chain.from_iterable(claims)))
+    if sample is not None and table.net.error_rate is not None:
+        remark(*doubts_about_error(table.net.error_rate, sample.classes, stated_error))
+    return table
+
+
+def _beside(how: Context, beside: Literal["init", "random"]) -> Context:
+    """Another net to measure in the same way: the initialisation or random weights, scaled."""
+    if not isinstance(how.net, Network):
         raise BadInput("`beside` needs the trace of a net, and this one has none; leave it out")
     if beside == "random":
-        other = replace(how, net=random_like(net, how.seed), initial=None, weights="random")
-    elif initial is not None:
-        scaled = scaled_to_match(net, initial)
-        other = replace(how, net=scaled, initial=None, weights="initial", unscaled=initial)
-    else:
+        return replace(how, net=random_like(how.net, how.seed), initial=None, weights="random")
+    if how.initial is None:
         known = "give a RUN folder, or use `beside` random"
         raise BadInput(f"`beside` = init needs the net's initialisation: {known}")
-    table, twin = (_table(context, families, chosen, batch, left) for context in (how, other))
-    claims = [family.claims(table, twin) for family in families if family.claims is not None]
-    return replace(table, beside=twin, claims=tuple(chain.from_iterable(claims)))
+    scaled = scaled_to_match(how.net, how.initial)
+    return replace(how, net=scaled, initial=None, weights="initial", unscaled=how.initial)
 
 
-def margins(model: Any, data: AnyData, *, batch: int = _BATCH) -> NDArray[np.float64]:
+def margins(
+    model: Any,
+    data: AnyData,
+    *,
+    batch: int | None = None,
+    normalise: tuple[Constants, Constants] | None = None,
+    device: str | None = None,
+) -> NDArray[np.float64]:
     """The margin f(x)[y] - max_{j≠y} f(x)[j] of every example; at most 0 where the net errs."""
     sample = _sample(model, data)
-    net = see(model, sample, WAYS[-1:]).net
-    return one_pass(net, sample, batch, norms=False, margins=True)["margins"]
+    model = placed(behind(model, normalise, sample.shape), device)
+    with batches(batch), torch.inference_mode(False):
+        net = see(model, sample, WAYS[-1:]).net
+        return one_pass(net, sample, rows_at_a_time(), norms=False, margins=True)["margins"]
 
 
 def noise_sensitivity(
@@ -170,17 +184,23 @@ def traced(model: nn.Module | Network, data: Dataset) -> Network:
 
 
 def _alike(init: Any, net: View, sample: Dataset | None) -> Any:
-    """The initialisation, seen as the net was."""
+    """The initialisation, seen as the net was; BadInput if it has other layers."""
     if sample is None and isinstance(net, WeightsNet):
-        return see_at_rest(init)
-    return see(init, noise(net.input_shape) if sample is None else sample, (way_of(net),)).net
+        found: Any = see_at_rest(init)
+    else:
+        rows = noise(net.input_shape) if sample is None else sample
+        found = see(init, rows, (way_of(net),)).net
+    if isinstance(net, Network):
+        check_alike(net, found, "the initialisation")
+    else:
+        check_same_layers(net, found)
+    return found
 
 
 def _table(
     context: Context,
     families: Sequence[Family],
     options: Mapping[str, Options],
-    batch: int,
     left: tuple[LeftOut, ...],
 ) -> MeasureTable:
     """What the families find on one net; on an interrupt, what they have found so far."""
@@ -191,7 +211,7 @@ def _table(
     norms, margins = "norms" in sees and runs, "margins" in sees
     with plan({family.name: family.effort for family in families}):
         with working("one pass over the data", 1):
-            passed = one_pass(net, data, batch, norms=norms, margins=margins)
+            passed = one_pass(net, data, rows_at_a_time(), norms=norms, margins=margins)
         for family in sorted(families, key=attrgetter("effort")):
             own = replace(context, passed=passed, options=options.get(family.name))
             try:

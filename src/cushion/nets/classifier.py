@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput
 from cushion.nets.batches import Batch
@@ -31,7 +32,8 @@ _DOUBTFUL = (
 )
 _PROBABILITIES = (
     "the net's scores look like probabilities (a softmax at its end), so margins are differences "
-    "of probabilities; return the logits instead to have margins of scores"
+    "of probabilities, and losses (sharpness) are those of a second softmax; return the logits "
+    "instead"
 )
 
 
@@ -66,6 +68,10 @@ def as_module(model: Any, rows: Batch | None = None, *, classes: int | None = No
     comes back inside `evaluating`. BadInput for what is no classifier.
     """
     module = unwrapped(model, classes)
+    lazy = [name for name, value in module.named_parameters() if is_lazy(value)]
+    if lazy:
+        said = f"parameter {lazy[0]} has no values yet (its layer is lazy)"
+        raise BadInput(f"{said}; run the net on one batch first")
     if rows is None or isinstance(module, Logits):
         return module
     quiet = torch.random.fork_rng(devices=[])

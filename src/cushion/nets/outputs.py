@@ -47,7 +47,7 @@ def find_scores(found: Any, rows: int, classes: int | None) -> Reading:
     for fits in (_is_rows, _is_single):
         keys = [key for key, part in parts.items() if fits(part, rows)]
         if len(keys) > 1 and classes is not None:  # features beside scores
-            keys = [key for key in keys if parts[key].shape[1:2] == (classes,)][:1] or keys
+            keys = [key for key in keys if parts[key].shape[1:2] == (classes,)] or keys
         named = [key for key in _NAMES if key in keys]
         if len(keys) > 1 and not named:
             shapes = ", ".join(str(list(parts[key].shape)) for key in keys)

@@ -15,16 +15,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from torch import nn
 
 from cushion.data import Dataset
-from cushion.errors import BadInput, Unsupported
+from cushion.errors import BadInput, Unsupported, remark
 from cushion.nets.batches import Batch, as_batch
 from cushion.nets.calling import fitted
-from cushion.nets.classifier import Logits, as_module, kind_of, unwrapped
+from cushion.nets.classifier import Logits, as_module, kind_of, remarks, unwrapped
+from cushion.nets.devices import with_float64
 from cushion.nets.hooked.net import HookedNet
 from cushion.nets.hooked.probe import shown
 from cushion.nets.loading.programs import FixedBatch
 from cushion.nets.network import Network, NetworkModule
 from cushion.nets.outputs import Reading
 from cushion.nets.scored import ScoredNet
+from cushion.nets.steady import check_steady
 from cushion.nets.tracing import trace
 from cushion.nets.weighted import WeightsNet
 
@@ -60,6 +62,8 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
         return Seen(_checked(known, data))
     rows: Batch = as_batch(data.x[:_ROWS])
     module = as_module(known, rows, classes=data.classes)
+    few: Batch = as_batch(data.x[: 2 * _ROWS])
+    remark(*remarks(check_steady(module, fitted(module, few)).cpu(), module))
     problem = ""
     if getattr(module, "answers_only", False):
         gives, of = "answers", "margins"
@@ -111,6 +115,7 @@ def _hooked(module: nn.Module, rows: Batch) -> HookedNet:
         if isinstance(part, FixedBatch):
             said = f"the program reads batches of {part.rows} examples only, as it was exported"
             raise Unsupported(f"{said}; export it with a dynamic batch (dynamic_shapes) for hooks")
+    module = with_float64(module)
     net = HookedNet(module, fitted(module, rows))
     if not net.parameters:
         raise Unsupported("the net has no affine layer, so hooks see nothing; use its margins")

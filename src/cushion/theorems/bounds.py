@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+import torch
 from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
+from cushion.data.doubts import doubts_about_error
 from cushion.data.inputs import as_holdout
 from cushion.errors import BadInput, remark
 from cushion.measures.margins import epsilon_margin, margin_loss
@@ -23,7 +25,7 @@ from cushion.measures.sharpness.records import Sharpness
 from cushion.measures.stability.comparison import check_alike
 from cushion.measures.table import measure
 from cushion.nets.batch_size import batches, rows_at_a_time
-from cushion.nets.classifier import normalised
+from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
 from cushion.nets.network import Network
@@ -84,6 +86,7 @@ def bounds(
     name: str = "net",
     normalise: tuple[Constants, Constants] | None = None,
     device: str | None = None,
+    stated_error: float | None = None,
     batch: int | None = None,
 ) -> BoundsTable:
     """All bounds on one net and its training set, each a certificate or a measure, in one table.
@@ -91,9 +94,9 @@ def bounds(
     `holdout` adds the bound by counting, with which every other should be compared; `init`, the net
     before training, the versions from initialisation. The model is not changed. Of a net that
     cannot be traced there are the rows that need its answers and noise in its weights only; of one
-    that only answers, the row of held-out examples;
-    `left_out` says why. `normalise` and `device`: as of `measure`. `batch`: rows that pass the net
-    at a time, where it changes no answer (256).
+    that only answers, the row of held-out examples; `left_out` says why. `normalise`, `device` and
+    `stated_error`: as of `measure`. `batch`: rows that pass the net at a time, where it changes no
+    answer (256).
     """
     options = options or BoundOptions()
     exact = parse_delta(str(options.delta))
@@ -102,12 +105,13 @@ def bounds(
     sample = as_dataset(data)
     held_out = as_holdout(holdout, sample)
     remark(*sample.doubts)
-    if normalise is not None:
-        model = normalised(model, *normalise, sample.shape)
-        init = None if init is None else normalised(init, *normalise, sample.shape)
+    model = behind(model, normalise, sample.shape)
+    init = None if init is None else behind(init, normalise, sample.shape)
     nets = placed(model, device), placed(init, device)
-    with batches(batch):
-        return _table(*nets, sample, held_out, options, exact, name)
+    with batches(batch), torch.inference_mode(False):
+        table = _table(*nets, sample, held_out, options, exact, name)
+    remark(*doubts_about_error(table.errors / table.m, sample.classes, stated_error))
+    return table
 
 
 def _table(

@@ -67,7 +67,7 @@ class Assembly:
             if node.op == "placeholder":
                 self._values[node] = self._placeholder(node)
             elif node.op == "get_attr":
-                self._values[node] = attrgetter(str(node.target))(self.replica)
+                self._values[node] = self._attribute(node)
                 self._sources[node] = frozenset({id(self._values[node])})
             elif node.op == "output":
                 self._finish(node)
@@ -75,6 +75,13 @@ class Assembly:
                 self._values[node] = self._call(node)
             else:
                 self._values[node] = self._constant(node)
+
+    def _attribute(self, node: fx.Node) -> Any:
+        value = attrgetter(str(node.target))(self.replica)
+        if isinstance(value, fx.Proxy):  # what the forward wrote there while it was followed
+            reason = "the forward writes to it, so the net changes with every call"
+            return self._refuse(node, Refused(reason, "count calls outside of the net"))
+        return value
 
     def _arguments(self, node: fx.Node) -> list[Any]:
         return list(_leaves(self._values[n] for n in node.all_input_nodes))
