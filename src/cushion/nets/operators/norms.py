@@ -151,7 +151,7 @@ def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) ->
     # a power of two: scaling by it is exact, and squares cannot underflow
     unit = 2.0 ** math.frexp(largest)[1]
     blocks = blocks / unit
-    gram = torch.stack([_square(block) for block in blocks])
+    gram = torch.stack([square(block) for block in blocks])
     squares = float(gram.diagonal(dim1=1, dim2=2).real.sum(1).max())
     top = positive_top(gram, (guess / unit) ** 2 * (1 + 1e-5))
     # Complex products cost four real ones, hence the factor 4 on every count of roundings.
@@ -159,7 +159,7 @@ def gram_upper(blocks: Tensor, guess: float = 0.0, perturbation: float = 0.0) ->
     return (unit * math.sqrt(top + slack) + perturbation) * (1 + 8 * _UNIT)
 
 
-def _square(block: Tensor) -> Tensor:
+def square(block: Tensor) -> Tensor:
     """B Bᴴ; of a large real block one triangle is computed, and mirrored."""
     if block.device.type != "cpu" or block.dtype != torch.float64 or len(block) < _DENSE:
         return block @ block.mH
