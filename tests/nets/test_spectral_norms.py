@@ -160,6 +160,13 @@ def test_float64_products_of_a_narrower_matrix_are_those_of_its_copy(
     torch.testing.assert_close(wide.adjoint(y), copy.adjoint(y))
 
 
+@pytest.mark.parametrize("shape", [(60, 90), (90, 60), (8, 5)])
+def test_one_triangle_mirrored_is_the_whole_product(shape: tuple[int, int]) -> None:
+    block = _normal(*shape).double()
+    torch.testing.assert_close(norms.square(block), block @ block.T)
+    torch.testing.assert_close(norms.square(block.T), block.T @ block)
+
+
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_sums_over_entries_in_blocks_are_those_of_the_whole(
     scale: float, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,7 @@ from torch import Tensor
 from cushion.errors import BadInput
 from cushion.nets.operators.conv2d import Conv2d
 from cushion.nets.operators.matrices import Diagonal, Linear
-from cushion.nets.operators.norms import Gram, scale_to_one
+from cushion.nets.operators.norms import Gram, scale_to_one, square
 from cushion.nets.operators.operator import Operator
 from cushion.nets.operators.positionwise import Positionwise
 
@@ -109,12 +109,12 @@ def _gram_values(block: Operator) -> Tensor:
     gram = Gram(block, torch.float64)
     if _fits(block):
         matrix = block.to(torch.float64).dense()
-        square = matrix @ matrix.mT if len(matrix) == gram.size else matrix.mT @ matrix
+        product = square(matrix if len(matrix) == gram.size else matrix.mT)
     else:
         step = max(1, _ENTRIES // max(block.input_size, block.output_size) // 16)
         parts = np.split(np.eye(gram.size), range(step, gram.size, step))
-        square = torch.from_numpy(np.concatenate([gram(part) for part in parts]))
-    values: Tensor = torch.linalg.eigvalsh(square).clamp_min(0.0).sqrt()
+        product = torch.from_numpy(np.concatenate([gram(part) for part in parts]))
+    values: Tensor = torch.linalg.eigvalsh(product).clamp_min(0.0).sqrt()
     return values
 
 
