@@ -15,7 +15,7 @@ from torch import nn
 
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.doubts import doubts_about_error
-from cushion.errors import BadInput, remark
+from cushion.errors import BadInput, Unsupported, remark
 from cushion.measures.families import FAMILIES
 from cushion.measures.family import Context, Family, Found
 from cushion.measures.margins import MarginOptions
@@ -102,9 +102,9 @@ def measure(
             net, families, left = look(model, sample, families, way, **how_to)
         initial = None if init is None else _alike(init, net, sample)
         how = Context(net, sample, None, initial, singular_values=spectra, seed=stability.seed)
-        table = _table(how, families, chosen, left)
+        table = _table(how, families, chosen, left, named=only is not None)
         if beside is not None:
-            twin = _table(_beside(how, beside), families, chosen, left)
+            twin = _table(_beside(how, beside), families, chosen, left, named=only is not None)
             claims = [
                 family.claims(table, twin) for family in families if family.claims is not None
             ]
@@ -202,8 +202,12 @@ def _table(
     families: Sequence[Family],
     options: Mapping[str, Options],
     left: tuple[LeftOut, ...],
+    *,
+    named: bool,
 ) -> MeasureTable:
-    """What the families find on one net; on an interrupt, what they have found so far."""
+    """What the families find on one net; on an interrupt, what they have found so far. A family
+    that cannot go on is left out with the reason, or refused if it was asked for by name.
+    """
     net, data = context.net, context.data
     found: dict[str, Found] = {}
     sees = {part for family in families for part in family.sees}
@@ -217,10 +221,15 @@ def _table(
             try:
                 with working(family.name, 1):
                     found[family.name] = family.measure(own)
+            except Unsupported as refused:
+                if named:
+                    raise
+                left += (LeftOut(family.name, str(refused)),)
             except KeyboardInterrupt:
                 if not found:
                     raise
-                rest = [one.name for one in families if one.name not in found]
+                told = {one.family for one in left} | set(found)
+                rest = [one.name for one in families if one.name not in told]
                 left += tuple(LeftOut(name, INTERRUPTED) for name in rest)
                 break
     parts = [found[family.name] for family in families if family.name in found]

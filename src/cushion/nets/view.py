@@ -105,9 +105,15 @@ def _traced(module: nn.Module, data: Dataset) -> Network:
             "and a trace begins at one input of floats; hooks see it (path norms, conditions, "
             "exact pairs of layers and compressors need the trace)"
         )
-    plain = isinstance(module, Logits) and module.reading == Reading(half=module.reading.half)
-    net = trace(module.inner if plain else module, data.shape)  # type: ignore[arg-type]
+    net = trace(plain(module), data.shape)
     return Network(tuple(replace(node, name=shown(node.name)) for node in net.nodes))
+
+
+def plain(module: nn.Module) -> nn.Module:
+    """The user's own module, where all that stands around it is a change of precision."""
+    if isinstance(module, Logits) and module.reading == Reading(half=module.reading.half):
+        return module.inner
+    return module
 
 
 def _hooked(module: nn.Module, rows: Batch) -> HookedNet:

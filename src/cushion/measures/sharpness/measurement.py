@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cushion.data import Dataset
+from cushion.errors import Unsupported
 from cushion.measures.probing import probe_generator
 from cushion.measures.sharpness.expected import expected_sharpness
 from cushion.measures.sharpness.family import SharpnessOptions
@@ -83,6 +84,11 @@ def ascend(
         x, y = batch_of(data, next(batches), net)
         with torch.enable_grad():  # even where the caller has switched gradients off
             loss = F.cross_entropy(moving.evaluate(x), y)
+            if not loss.requires_grad:
+                said = (
+                    "the net's forward switches gradients off (no_grad), and sharpness climbs them"
+                )
+                raise Unsupported(f"{said}; take that out of the forward")
             gradients = torch.autograd.grad(loss, points, allow_unused=True)
         for climber, gradient in zip(climbers, gradients, strict=True):
             if gradient is not None:  # a branch that nothing reads has none

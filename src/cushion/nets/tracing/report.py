@@ -40,26 +40,33 @@ class FamilyWay(Record):
 
 
 class SupportReport(Record):
-    """Names every module and operation of a net; `understood` means that all of them are."""
+    """How a net is seen. `understood` means that the trace understands every module of it."""
 
     lines: tuple[SupportLine, ...]
-    ways: tuple[
-        FamilyWay, ...
-    ] = ()  # by family of measures, where the shape of an example is known
+    ways: tuple[FamilyWay, ...] = ()  # by family of measures, where an example's shape is known
+    instead: str = ""  # what there is of a net without such lines
 
     @property
     def understood(self) -> bool:
-        return all(line.understood for line in self.lines)
+        return not self.instead and all(line.understood for line in self.lines)
 
     def __str__(self) -> str:
+        ways = [f"{one.family}: {one.way or f'refused: {one.why}'}" for one in self.ways]
+        if not ways:
+            ways = ["give the shape of an example too, to see which families measure it, and how"]
         width = max((len(line.path) for line in self.lines), default=0)
-        shown = "\n".join(
+        shown = [
             f"{'ok ' if line.understood else 'NO '} {line.path:<{width}}  {line.module}: "
             + (line.role if line.understood else f"{line.reason}; {line.fix}")
             for line in self.lines
+        ]
+        said = self.instead or (
+            "the trace understands all of it"
+            if self.understood
+            else "the trace does not understand all of it; what needs no trace (norms, spectra, "
+            "tails, margins, sharpness, noise stability) is measured all the same"
         )
-        ways = [f"{one.family}: {one.way or f'refused: {one.why}'}" for one in self.ways]
-        return "\n".join([shown, *ways])
+        return "\n".join([*ways, "", said, *shown])
 
 
 # what a refusal leaves
