@@ -64,7 +64,8 @@ def _answering(args: argparse.Namespace, data: Dataset) -> Answering:
     from cushion.certificates import answers as float_nets
 
     module = options.load_named_net(args, data).module
-    return lambda inputs: float_nets.answer(module, inputs.x)
+    known, names = data.classes, data.labels
+    return lambda inputs: float_nets.answer(module, inputs.x, classes=known, labels=names)
 
 
 def _words(verdict: Verdict) -> list[str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cushion.data.rows import count_among, row_hashes
 
 _CHANCE = 1e-3  # at most: independent draws taken for copies
-_MARGIN = 12  # the square of the standard deviations that are allowed, about 3.5
+_MARGIN = 14  # the square of the standard deviations that are allowed, about 3.7
 _PULLS = (0.999, *(2.0**-k for k in range(1, 11)))
 
 
@@ -53,14 +53,14 @@ def is_chance(shared: int, n: int, often: dict[int, int]) -> bool:
     """Whether so many of n fresh draws may be rows of a sample, often[r] rows of which occur r
     times.
 
-    That is n times Good and Turing's share, √12 standard deviations (those of the estimate, Esty
-    1983, and the binomial ones of the draws), and 2 (1 + 2n/m) rows for the skewness of small
+    That is n times Good and Turing's share, √14 standard deviations (those of the estimate, Esty
+    1983, and the binomial ones of the draws), and 3 (1 + 2n/m) rows for the skewness of small
     counts. All in whole numbers: m³ times the variance is compared with m times a square.
     """
     m, once, twice = sum(r * f for r, f in often.items()), often.get(1, 0), often.get(2, 0)
     again = m - once
     variance = n * n * (again * once + 2 * twice * m) + n * again * once * m
-    excess = shared * m - n * again - 2 * (m + 2 * n)
+    excess = shared * m - n * again - 3 * (m + 2 * n)
     return excess <= 0 or m * excess * excess <= _MARGIN * variance
 
 

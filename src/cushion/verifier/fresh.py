@@ -61,9 +61,9 @@ def _copied(often: Counter[int]) -> bool:
 def _by_chance(shared: int, n: int, m: int, often: Counter[int]) -> bool:
     """Whether Good and Turing's share of n draws, and chance, explain so many shared rows."""
     repeated = m - often[1]
-    beyond = shared * m - n * repeated - 2 * m - 4 * n
+    beyond = shared * m - n * repeated - 3 * m - 6 * n
     spread = n * (n + m) * repeated * often[1] + 2 * n**2 * m * often[2]
-    return beyond <= 0 or m * beyond**2 <= 12 * spread
+    return beyond <= 0 or m * beyond**2 <= 14 * spread
 
 
 def _digests(x: NDArray[Any]) -> list[bytes]:
