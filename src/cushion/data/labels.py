@@ -111,6 +111,8 @@ def _plain(y: Any, where: str) -> tuple[NDArray[Any], str]:
 
 def _check_text(y: NDArray[Any], where: str) -> None:
     """BadInput for what numpy stores as text and Python cannot read: numpy checks no code point."""
+    if not y.nbytes:
+        return
     points = np.ascontiguousarray(y).view(np.dtype(np.uint32).newbyteorder(y.dtype.byteorder))
     if bool(((points > 0x10FFFF) | ((points >= 0xD800) & (points < 0xE000))).any()):
         raise BadInput(f"{where} holds text that is no Unicode; write the labels again")

@@ -34,14 +34,11 @@ def inputs_of(x: Any) -> Any:
     if not is_a(x, "pandas", "DataFrame"):
         return x
     kinds = {str(name): str(kind) for name, kind in x.dtypes.items()}
-    if odd := [name for name, kind in kinds.items() if kind.lower().startswith(_NO_NUMBERS)]:
-        raise BadInput(
-            f"this DataFrame's columns {', '.join(odd)} hold dates, times or complex numbers; drop "
-            "them or make plain numbers of them"
-        )
     if x.shape[1] and set(kinds.values()) == {"uint8"}:
         return x.to_numpy()
     try:
+        if any(kind.lower().startswith(_NO_NUMBERS) for kind in kinds.values()):
+            raise TypeError
         return x.to_numpy(np.float32 if _fits(kinds) else np.float64)
     except (TypeError, ValueError):
         odd = [name for name, kind in kinds.items() if not kind.lower().startswith(_NUMBERS)]
@@ -51,7 +48,7 @@ def inputs_of(x: Any) -> Any:
 
 
 _NUMBERS = ("int", "uint", "float", "bool")
-# pandas makes floats of these without a word
+# dates, times and complex numbers, of which pandas makes floats without a word
 _NO_NUMBERS = ("date", "time", "duration", "period", "complex")
 
 
