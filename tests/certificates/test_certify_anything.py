@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
@@ -12,7 +13,7 @@ from tests.certificates.test_integer_search import blobs
 from tests.clock import Clock
 
 import cushion
-from cushion.certificates.answers import answer, score
+from cushion.certificates.answers import answer, score, teacher_scores
 from cushion.certificates.format.claims import Answers
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput
@@ -52,6 +53,27 @@ def test_a_fitted_classifier_is_imitated(clock: Clock) -> None:
     assert certificate.claim.transfer.net_fingerprint == (  # type: ignore[union-attr]
         answer(fitted, data.x, classes=3).net_fingerprint
     )
+
+
+def test_verify_numbers_a_classifier_s_classes_as_certify_does(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """One that knows classes 0 and 2 of three, and one that knows more names than the data hold."""
+    data, fresh = blobs(), blobs(100, seed=1)
+    x, some = data.x.reshape(200, -1) / 255.0, data.y != 1
+    fitted = LogisticRegression().fit(x[some], data.y[some])
+    path = cushion.certify(fitted, data, unlabelled=fresh, minutes=0.02).save(tmp_path / "f")
+    assert cushion.verify(path, data, unlabelled=fresh, model=fitted).transfer_replayed
+    names = np.array(["cat", "dog", "eel"])
+    named = LogisticRegression().fit(x, names[data.y])
+    held = cushion.Dataset(data.x[data.y > 0], names[data.y[data.y > 0]])
+    assert held.labels == ("dog", "eel")
+    errors = teacher_scores(named, held).argmax(dim=1).numpy() != held.y
+    assert errors.mean() == (named.predict(x[data.y > 0]) != names[data.y[data.y > 0]]).mean()
+    path = cushion.certify(named, held, unlabelled=fresh, minutes=0.02).save(tmp_path / "n")
+    assert cushion.verify(path, held, unlabelled=fresh, model=named).transfer_replayed
+    with pytest.raises(cushion.BadInput, match="without `answering`"):
+        cushion.verify(path, held, unlabelled=fresh, model=named, answering=lambda _: None)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("as_given", [lambda a: a, torch.from_numpy], ids=["arrays", "tensors"])

@@ -14,10 +14,12 @@ import torch
 from sklearn.datasets import load_iris
 from sklearn.utils import Bunch
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     IterableDataset,
     RandomSampler,
     Sampler,
+    SequentialSampler,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -181,6 +183,11 @@ def test_shuffling_is_ignored_and_said() -> None:
     assert found.notes == ("the DataLoader's shuffling is ignored: rows are taken in index order",)
 
 
+class OwnBatches(BatchSampler):
+    def __iter__(self) -> Any:
+        return iter([[0, 0], [0, 0]])
+
+
 class Odd(Sampler):  # type: ignore[type-arg]
     def __iter__(self) -> Any:
         return iter(range(1, M, 2))
@@ -193,6 +200,8 @@ class Odd(Sampler):  # type: ignore[type-arg]
         (RandomSampler(range(M), replacement=True), "RandomSampler draws some rows several times"),
         (RandomSampler(range(M), num_samples=9), "RandomSampler draws some rows several times"),
         (SubsetRandomSampler(range(9)), "SubsetRandomSampler decides itself"),
+        (SequentialSampler(range(5)), "SequentialSampler draws other rows than those of its"),
+        (RandomSampler(range(2 * M), num_samples=M), "RandomSampler draws some rows several times"),
         (Odd(), "Odd decides itself which rows are drawn"),
     ],
 )
@@ -201,6 +210,23 @@ def test_other_samplers_are_refused_with_what_to_pass(sampler: Any, words: str) 
         as_dataset(DataLoader(tensors(), sampler=sampler))
     with pytest.raises(BadInput, match="decides itself which rows"):
         as_dataset(DataLoader(tensors(), batch_sampler=[[0, 1], [1, 2]]))
+    own = OwnBatches(SequentialSampler(range(M)), 4, False)
+    with pytest.raises(BadInput, match="OwnBatches decides itself which rows"):
+        as_dataset(DataLoader(tensors(), batch_sampler=own))
+
+
+def default_collate(rows: list[Any]) -> Any:
+    """Torch's in name only."""
+    return torch.stack([x + 1 for x, _ in rows]), torch.stack([y for _, y in rows])
+
+
+def test_a_collate_function_is_known_by_itself_and_not_by_its_name() -> None:
+    found = as_dataset(DataLoader(tensors(), batch_size=16, collate_fn=default_collate))
+    assert np.array_equal(found.x, X + 1)
+
+
+CIRCLE: dict[str, Any] = {}
+CIRCLE["train"] = CIRCLE
 
 
 class Stream(IterableDataset):  # type: ignore[type-arg]
@@ -232,6 +258,17 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
         (frame().rename(columns={"label": "kind"}), "\\(a, kind, b, c\\)"),
         (frame().assign(target=0), "several columns that may be labels \\(label, target\\)"),
         (frame().assign(b="text", c=pd.NaT), "columns b, c hold no numbers"),
+        (frame().assign(b=pd.Timestamp(0)), "columns b hold no numbers; drop them"),
+        (frame().assign(b=pd.Timedelta(1), c=1j), "columns b, c hold no numbers; drop them"),
+        (
+            Rows(lambda row: {"xz"[row % 2]: X[row], "label": 0}),
+            "row 1 of this Rows has label, z and the first one label, x; give all rows the same",
+        ),
+        (Rows(lambda row: (X[row], [1, "a"][row % 2])), "y mixes text and numbers"),
+        ((np.ma.masked_array(X, X > 0), Y), "x is a masked array; fill its masked values"),
+        ((torch.zeros(2, 2, device="meta"), [0, 1]), "is a tensor without values \\(meta\\)"),
+        (Rows(lambda row: (X[row], 0), m=-1), "this Rows has no length"),
+        (CIRCLE, "part called train has such a part again; give one set"),
     ],
 )
 def test_everything_else_gets_a_sentence(data: Any, words: str) -> None:

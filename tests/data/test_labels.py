@@ -77,8 +77,12 @@ def test_labels_with_one_meaning_are_numbered_and_it_is_said(
         ([[0.2, 0.8], [0.5, 0.5]], "is not one-hot; give one class for each example, such as"),
         ([[1, 1], [0, 1]], "is not one-hot"),
         ([[[0]], [[1]]], "y must be a vector of labels, not int64 \\(2, 1, 1\\)"),
-        ([1, "a"], "labels"),
+        ([1, "a"], "toy: y mixes text and numbers; give all of one kind"),
         (np.array([1, "a"], object), "holds Python objects \\(int, str\\)"),
+        ([10**30, 1], "toy: y has a label that no number of 64 bits holds; number the classes"),
+        (np.array([0xD800, 2], np.uint32).view("<U1"), "toy: y holds text that is no Unicode"),
+        (np.array([2**31, 65], np.uint32).view("<U1"), "toy: y holds text that is no Unicode"),
+        (np.ma.masked_array([0, 1], [False, True]), "toy: y is a masked array; fill its masked"),
         ([None, 1], "holds Python objects"),
         ([0, 10_000], "has the label 10000, which would make more than 10000 classes"),
         (range(1, 10_002), "more than 10000 classes"),
@@ -86,12 +90,14 @@ def test_labels_with_one_meaning_are_numbered_and_it_is_said(
     ],
 )
 def test_labels_without_one_get_a_sentence(y: Any, words: str) -> None:
-    if words == "labels":
-        assert read(y)[:2] == ([0, 1], 2), "numpy makes text of both"
-        return
     with pytest.raises(BadInput, match=words) as caught:
         read(y)
     assert "\n" not in str(caught.value)
+
+
+def test_text_without_characters_is_text() -> None:
+    assert read(np.empty(3, np.dtype("<U0")))[:2] == ([0, 0, 0], 2)
+    assert read(np.array(["b", "a"], ">U1"))[:2] == ([1, 0], 2)
 
 
 def test_a_stated_number_of_classes_decides() -> None:

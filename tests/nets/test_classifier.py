@@ -374,6 +374,36 @@ def test_classes_are_numbered_as_the_data_number_them() -> None:
     assert kind_of(as_module(named)) == "a LogisticRegression"
 
 
+def test_a_classifier_s_classes_are_the_data_s_labels() -> None:
+    """Data that hold some of the classes only, or others, or call them by their numbers."""
+    x, y = blobs()
+    named = LogisticRegression().fit(x, np.array(["cat", "dog", "eel"])[y])
+    asked = answer(named, x).classes
+
+    def numbered(model: Any, *labels: int | str) -> list[int]:
+        known = labels or None
+        return answer(model, x, classes=len(labels), labels=known).classes.tolist()
+
+    assert numbered(named, "dog", "eel") == [{0: 2, 1: 0, 2: 1}[one] for one in asked]
+    assert numbered(named, "eel", "fox") == [{0: 2, 1: 3, 2: 0}[one] for one in asked]
+    assert numbered(named, "ant", "cat", "dog", "eel") == [one + 1 for one in asked]
+    for kind in (int, float):
+        signs = LogisticRegression().fit(x, np.where(y == 0, -1, 1).astype(kind))
+        assert numbered(signs, -1, 1) == numbered(signs, "-1", "1")
+        from_one = LogisticRegression().fit(x, (y + 1).astype(kind))
+        assert numbered(from_one, 1, 2, 3) == [one - 1 for one in from_one.predict(x).astype(int)]
+    plain = LogisticRegression().fit(x, y)
+    assert numbered(plain, 1, 2, 3) == numbered(plain, "a", "b", "c") == plain.predict(x).tolist()
+    for model, labels in ((named, ("x", "y", "z")), (signs, (5, 6, 7))):
+        with pytest.raises(BadInput, match=r"but the data have 3 .*fit it on their labels"):
+            numbered(model, *labels)
+    with pytest.raises(BadInput, match=r"knows 3 classes .cat, dog, eel., but the data have 2;"):
+        answer(named, x, classes=2)
+    behind = normalised(named, 0.0, 1.0, (4,))
+    assert numbered(behind, "dog", "eel") == numbered(named, "dog", "eel")
+    assert fingerprint_net(behind) != fingerprint_net(named) == fingerprint_net(as_module(named))
+
+
 def test_what_scikit_learn_cannot_answer_is_said() -> None:
     x, y = blobs()
     for model, words in (

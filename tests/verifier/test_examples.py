@@ -22,7 +22,7 @@ from cushion.certificates.format.sources import Grid
 from cushion.data import Dataset
 from cushion.data.inputs import freshness_fault as known
 from cushion.errors import BadInput, Malformed
-from cushion.verifier.stated import freshness_fault
+from cushion.verifier.fresh import freshness_fault
 
 NET = IntegerNet((1, 1, 2), Bytes(0), (Dense(Grid(np.eye(2, dtype=np.int64), 1), None, 0, 0),))
 X = np.arange(80, dtype=np.uint8).reshape(40, 1, 1, 2)

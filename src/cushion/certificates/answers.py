@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from cushion.certificates.format.claims import Answers
 from cushion.data.dataset import Dataset
+from cushion.data.labels import Names
 from cushion.errors import BadInput
 from cushion.nets.batch_size import rows_at_a_time
 from cushion.nets.batches import Batch, as_batch, as_floats
@@ -55,15 +56,20 @@ def fingerprint_net(model: Any) -> str:
 
 
 def score(
-    model: Any, x: NDArray[Any], *, classes: int | None = None, describe: str = "scoring"
+    model: Any,
+    x: NDArray[Any],
+    *,
+    classes: int | None = None,
+    labels: Names | None = None,
+    describe: str = "scoring",
 ) -> Tensor:
     """[n, classes] scores of f in eval mode, in its own precision, on the CPU; f stays as it is.
 
-    model: anything that `as_module` takes. BadInput if the scores are not finite, or if those of a
-    row depend on chance or on the other rows of its batch: then f is not one function, and no
+    model, classes, labels: as of `as_module`. BadInput if the scores are not finite, or if those of
+    a row depend on chance or on the other rows of its batch: then f is not one function, and no
     certificate can be about it.
     """
-    net = as_module(model, as_batch(x[:_FEW]), classes=classes)
+    net = as_module(model, as_batch(x[:_FEW]), classes=classes, labels=labels)
 
     def work(rows: slice) -> dict[str, _Parts]:
         part = _checked(net(_to(net, as_batch(x[rows]))), rows.start)
@@ -85,7 +91,8 @@ def teacher_scores(model: Any, data: Dataset) -> Tensor:
         parts = (as_floats(data.x[s : s + size]) for s in range(0, len(data), size))
         scores = torch.cat([model.forward(x.to(model.device, model.dtype)).cpu() for x in parts])
     else:
-        scores = score(model, data.x, classes=data.classes, describe="f's scores").float()
+        known, names = data.classes, data.labels
+        scores = score(model, data.x, classes=known, labels=names, describe="f's scores").float()
     if scores.shape[1] < data.classes:
         raise BadInput(
             f"the net has {scores.shape[1]} scores for {data.classes} classes of {data.name}"
@@ -100,9 +107,13 @@ def answers_of(scores: Tensor, net_fingerprint: str) -> Answers:
     return Answers(net_fingerprint, top.indices[:, 0].numpy(), gaps)
 
 
-def answer(model: Any, x: NDArray[Any], *, classes: int | None = None) -> Answers:
-    """What f answers on the rows of x; classes: of its data, if it is not a plain module."""
-    scores = score(model, x, classes=classes, describe="f's answers")
+def answer(
+    model: Any, x: NDArray[Any], *, classes: int | None = None, labels: Names | None = None
+) -> Answers:
+    """What f answers on the rows of x; classes and labels: of its sample, where f is not a plain
+    module.
+    """
+    scores = score(model, x, classes=classes, labels=labels, describe="f's answers")
     return answers_of(scores, fingerprint_net(model))
 
 

@@ -173,7 +173,7 @@ def certify(
     relative = COARSE_TOLERANCE if _is_half(model) else RELATIVE_TOLERANCE
     tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy(), relative)
     with batches(batch):
-        answers = answer(model, inputs.x, classes=sample.classes)
+        answers = answer(model, inputs.x, classes=sample.classes, labels=sample.labels)
     return transfer(certificate, inputs, answers, tolerance, delta_f)
 
 

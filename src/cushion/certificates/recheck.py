@@ -1,22 +1,20 @@
-"""verify(): the verifier, for who has the names of data sets at hand."""
+"""verify() as Python users have it: sources by name or whatever holds data, f as a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cushion import verifier
-from cushion.certificates.answers import answer
 from cushion.certificates.format.claims import Answers, Verdict
-from cushion.data import AnyData, as_dataset, load_pair
+from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
 from cushion.errors import BadInput
-from cushion.nets.batch_size import batches
-from cushion.nets.classifier import behind
-from cushion.nets.devices import placed
-from cushion.nets.normalise import Normalise
+
+if TYPE_CHECKING:
+    from cushion.nets.normalise import Normalise
 
 
 def verify(
@@ -39,8 +37,6 @@ def verify(
     a copy on `device`, `batch` rows at a time, behind `normalise`, as in `certify`. `answering`
     instead of `model` is a function that gives f's answers, wherever they come from.
     """
-    if model is not None and answering is not None:
-        raise BadInput("`model` and `answering` both say what f answers; give one of them")
     if model is None and any(one is not None for one in (normalise, device, batch)):
         raise BadInput(
             "`normalise`, `device` and `batch` say how your net answers; give `model` as well"
@@ -48,18 +44,39 @@ def verify(
     if isinstance(data, (str, PathLike)):
         data, holdout = load_pair(data)
     sample = None if data is None else as_dataset(data)
-    classes = None if sample is None else sample.classes
-
-    def of_model(inputs: Inputs) -> Answers:
-        net = placed(behind(model, normalise, inputs.x.shape[1:]), device)
-        with batches(batch):
-            return answer(net, inputs.x, classes=classes)
-
+    if model is not None:
+        if answering is not None:
+            raise BadInput("`model` and `answering` both say what f answers; give one of them")
+        if sample is None:
+            raise BadInput("`model` is replayed beside the sample; give `data` as well")
+        answering = _answering(model, sample, normalise, device, batch)
     return verifier.verify(
         path,
         sample,
         None if holdout is None else as_dataset(holdout, like=sample),
         unlabelled=None if unlabelled is None else as_inputs(unlabelled),
-        answering=answering if model is None else of_model,
+        answering=answering,
         slow=slow,
     )
+
+
+def _answering(
+    model: Any,
+    sample: Dataset,
+    normalise: Normalise | None,
+    device: str | None,
+    batch: int | None,
+) -> Callable[[Inputs], Answers]:
+    """What the net says, its classes numbered as the sample numbers them."""
+    from cushion.certificates.answers import answer  # torch is needed for nets alone
+    from cushion.nets.batch_size import batches
+    from cushion.nets.classifier import behind
+    from cushion.nets.devices import placed
+
+    net = placed(behind(model, normalise, sample.shape), device)
+
+    def answering(inputs: Inputs) -> Answers:
+        with batches(batch):
+            return answer(net, inputs.x, classes=sample.classes, labels=sample.labels)
+
+    return answering

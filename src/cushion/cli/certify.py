@@ -103,7 +103,8 @@ def _own_net(
     from cushion.theorems.occam import holdout_bound
 
     def errors(part: Dataset) -> int:
-        return int((answers_on(model, part.x).outside(Decimal(0)) != part.y).sum())
+        found = answers_on(model, part.x, classes=data.classes, labels=data.labels)
+        return int((found.outside(Decimal(0)) != part.y).sum())
 
     line = None
     if holdout is not None:

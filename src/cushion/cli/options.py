@@ -239,7 +239,7 @@ def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
         return LoadedNet(placed(rebuilt, device), None, {})
     known: dict[str, Any] = {}
     if data is not None:
-        known |= {"rows": as_batch(data.x[:2]), "classes": data.classes}
+        known |= {"rows": as_batch(data.x[:2]), "classes": data.classes, "labels": data.labels}
     if args.normalise is not None:
         known["normalise"] = parse_normalise(args.normalise)
         note(f"the net reads {normalise_words(*known['normalise'])}, as --normalise says")

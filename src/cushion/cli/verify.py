@@ -68,10 +68,11 @@ def _answering(args: argparse.Namespace, data: Dataset) -> Answering:
     from cushion.nets.batch_size import batches
 
     module = options.load_named_net(args, data).module
+    known, names = data.classes, data.labels
 
     def answering(inputs: Inputs) -> Answers:
         with batches(args.batch):
-            return float_nets.answer(module, inputs.x)
+            return float_nets.answer(module, inputs.x, classes=known, labels=names)
 
     return answering
 

@@ -91,6 +91,8 @@ def _examples(data: Any, label_column: str | None) -> Examples:
     if is_a(data, "sklearn", "Bunch"):
         return tables.from_bunch(data)
     if _is_split(data):
+        if _is_split(data["train"]):
+            raise BadInput("this dict's part called train has such a part again; give one set")
         return _examples(data["train"], label_column)
     if isinstance(data, Mapping):
         return Examples(*split_labels(data, label_column, "this dict"))

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from cushion.data import catalogue
 from cushion.data.dataset import Dataset, hash_arrays
 from cushion.data.formats.arrays import read_inputs, recognise
+from cushion.data.freshness import freshness_fault as freshness_fault
 from cushion.data.given import AnyData, as_dataset
 from cushion.data.rows import count_shared as count_shared
-from cushion.data.rows import freshness_fault as freshness_fault
 from cushion.data.sources import load_pair, parse_source
 from cushion.data.values import as_inputs_array
 from cushion.errors import BadInput, remark

@@ -33,6 +33,9 @@ class Labels:
     def number(self, y: NDArray[Any], where: str) -> NDArray[np.int64]:
         """[m] classes of the plain labels (whole numbers or strings) in y."""
         if self.names is None:
+            if y.dtype.kind in "US" and len(y):
+                said = f"{where} has the label {str(y[0])!r}, but the sample's labels are numbers"
+                raise BadInput(f"{said}; label both alike")
             return whole_labels(y, where)
         if (y.dtype.kind in "US") != isinstance(self.names[0], str):
             said = f"{_listed(self.names)} in the sample"
@@ -67,6 +70,14 @@ def read_labels(
     )
 
 
+def as_names(names: Sequence[str]) -> Names | None:
+    """Names of the classes 0, 1, ..., as labels in text are read: whole numbers stand for these,
+    and None says that they are the classes themselves.
+    """
+    found: Names = tuple(_digits(np.array(names), "names")[0].tolist())
+    return None if found == tuple(range(len(found))) else found
+
+
 def read_like(y: Any, where: str, like: Labels) -> NDArray[np.int64]:
     """The classes of a held-out part's labels, as in the sample."""
     return like.number(_plain(y, where)[0], where)
@@ -91,10 +102,20 @@ def _plain(y: Any, where: str) -> tuple[NDArray[Any], str]:
     if y.dtype.kind == "S":
         y = np.char.decode(y, "utf-8", "backslashreplace")
     if y.dtype.kind == "U":
+        _check_text(y, where)
         return _digits(y, where)
     if y.dtype.kind not in "iu":
         raise BadInput(f"{where} must hold whole numbers or strings, not {y.dtype}")
     return y, ""
+
+
+def _check_text(y: NDArray[Any], where: str) -> None:
+    """BadInput for what numpy stores as text and Python cannot read: numpy checks no code point."""
+    if not y.nbytes:
+        return
+    points = np.ascontiguousarray(y).view(np.dtype(np.uint32).newbyteorder(y.dtype.byteorder))
+    if bool(((points > 0x10FFFF) | ((points >= 0xD800) & (points < 0xE000))).any()):
+        raise BadInput(f"{where} holds text that is no Unicode; write the labels again")
 
 
 def _objects(y: NDArray[Any], where: str) -> NDArray[Any]:
@@ -102,6 +123,9 @@ def _objects(y: NDArray[Any], where: str) -> NDArray[Any]:
     if y.ndim == 1 and kinds and all(issubclass(kind, str) for kind in kinds):
         return y.astype(str)
     if kinds and all(issubclass(kind, (bool, int, np.integer, np.bool_)) for kind in kinds):
+        if any(not -(2**63) <= int(value) < 2**63 for value in y.flat):
+            how = "number the classes 0, 1, 2, ..."
+            raise BadInput(f"{where} has a label that no number of 64 bits holds; {how}")
         return y.astype(np.int64)
     named = ", ".join(sorted(kind.__name__ for kind in kinds)) or "nothing"
     how = "give every example one whole number or one string"

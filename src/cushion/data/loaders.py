@@ -41,7 +41,8 @@ def from_loader(loader: Any, label_column: str | None) -> Examples:
     """The rows of the loader's dataset in index order, as its collate_fn makes them."""
     notes = _check_order(loader)
     collate, data = loader.collate_fn, loader.dataset
-    if getattr(collate, "__name__", "") in ("default_collate", "default_convert"):
+    torch_data = sys.modules["torch.utils.data"]  # a loader is there, so its module is
+    if collate in (torch_data.default_collate, torch_data.default_convert):
         found = from_dataset(data, label_column)
     else:
         found = from_dataset(data, label_column, collate, loader.batch_size or 1)
@@ -51,23 +52,23 @@ def from_loader(loader: Any, label_column: str | None) -> Examples:
 def _check_order(loader: Any) -> tuple[str, ...]:
     """What to say of a loader's order; BadInput if it does not draw every row once."""
     sampler, name = loader.sampler, type(loader.sampler).__name__
-    if loader.batch_sampler is not None and not is_a(
-        loader.batch_sampler, "torch.utils.data", "BatchSampler"
-    ):
-        sampler, name = loader.batch_sampler, type(loader.batch_sampler).__name__
-    elif loader.batch_sampler is not None:
-        sampler = loader.batch_sampler.sampler
+    if (batches := loader.batch_sampler) is not None:
+        # a subclass may draw other rows than its sampler does
+        plain = type(batches) is sys.modules["torch.utils.data"].BatchSampler
+        sampler = batches.sampler if plain else batches
         name = type(sampler).__name__
     if is_a(sampler, "torch.utils.data", "IterableDataset") or name == "_InfiniteConstantSampler":
         raise BadInput(f"this DataLoader reads a stream, which has no rows by index; {_ARRAYS}")
     if type(sampler).__module__ == "torch.utils.data.sampler":
-        if name == "SequentialSampler":
+        rows = len(loader.dataset)
+        whole = len(sampler) == rows == len(getattr(sampler, "data_source", ()))
+        if name == "SequentialSampler" and whole:
             return ()
-        whole = not getattr(sampler, "replacement", True) and len(sampler) == len(loader.dataset)
-        if name == "RandomSampler" and whole:
+        if name == "RandomSampler" and whole and not getattr(sampler, "replacement", True):
             return ("the DataLoader's shuffling is ignored: rows are taken in index order",)
     why = {
         "WeightedRandomSampler": "draws rows with weights, which are no draws of the distribution",
+        "SequentialSampler": "draws other rows than those of its dataset",
         "RandomSampler": "draws some rows several times, or not all of them",
     }.get(name, "decides itself which rows are drawn")
     how = "pass its dataset, or torch.utils.data.Subset(dataset, indices) with each row once"
@@ -84,15 +85,28 @@ def from_dataset(
     what = f"this {type(data).__name__}"
     try:
         count = len(data)
-    except TypeError:
+    except (TypeError, ValueError, OverflowError):
         raise BadInput(f"{what} has no length, so no rows by index; {_ARRAYS}") from None
     if count == 0:
         raise BadInput(f"{what} is empty; give at least one example")
 
+    keys: list[Any] = []  # of the first row: inputs may not change places with others
+
+    def get(row: int) -> Any:
+        item = _get(data, row, what)
+        own = sorted(map(str, item)) if isinstance(item, Mapping) else None
+        if not keys:
+            keys.append(own)
+        if own != keys[0]:
+            names = [", ".join(one) if one else "no keys" for one in (own, keys[0])]
+            said = f"row {row} of {what} has {names[0]} and the first one {names[1]}"
+            raise BadInput(f"{said}; give all rows the same parts")
+        return item
+
     def read(rows: range) -> tuple[Any, Any]:
         if collate is None:
-            return _item(_get(data, rows[0], what), label_column, what)
-        items = [_get(data, row, what) for row in rows]
+            return _item(get(rows[0]), label_column, what)
+        items = [get(row) for row in rows]
         return _item(collate(items), label_column, f"what collate_fn makes of {what}")
 
     with _random_state():

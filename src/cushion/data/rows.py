@@ -45,30 +45,10 @@ def count_shared(rows: NDArray[Any], others: NDArray[Any]) -> int:
     """How many of `rows` are, byte for byte, also among `others`; none if types differ."""
     if rows.dtype != others.dtype:
         return 0
-    return _count_among(row_hashes(rows), np.sort(row_hashes(others)))
+    return count_among(row_hashes(rows), np.sort(row_hashes(others)))
 
 
-def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
-    """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
-
-    A row of the sample again means that they are not fresh, unless the sample repeats its own rows,
-    as draws from few possible rows do: then they may meet the sample's rows up to twice as often as
-    it meets its own (a new draw meets m earlier ones about as often as each of them meets the
-    others). The sample in another order is never fresh.
-    """
-    if rows.dtype != sample.dtype:
-        return ""
-    theirs, ours = np.sort(row_hashes(rows)), np.sort(row_hashes(sample))
-    shared = _count_among(theirs, ours)
-    same = ours[1:] == ours[:-1]
-    repeated = int((np.append(same, False) | np.append(False, same)).sum())
-    few = shared * len(sample) <= 2 * repeated * len(rows)
-    if not shared or (few and not np.array_equal(theirs, ours)):
-        return ""
-    return f"{shared} of the {len(rows)} are rows of the sample itself"
-
-
-def _count_among(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> int:
+def count_among(hashes: NDArray[np.uint64], known: NDArray[np.uint64]) -> int:
     """How many of the hashes are among the known ones, which are sorted."""
     at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
     return int((known[at] == hashes).sum()) if len(known) else 0

@@ -18,7 +18,7 @@ from cushion.data.dataset import Dataset
 from cushion.data.files import check_regular
 from cushion.data.formats import folders
 from cushion.data.formats.arrays import Pair, read_npz
-from cushion.data.labels import read_labels
+from cushion.data.labels import as_names, read_labels
 from cushion.data.values import as_inputs_array
 from cushion.errors import BadInput, remark
 
@@ -119,6 +119,7 @@ def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
     if (named := catalogue.SETS.get(source)) is not None:
         return store.load(named)
     path = Path(source)
+    classes: folders.Classes
     try:
         if path.is_dir():
             pair, classes = folders.read(path)
@@ -138,12 +139,18 @@ def _load_plain(source: str) -> tuple[Dataset, Dataset | None]:
     return _datasets(path.resolve().name, pair, classes)
 
 
-def _datasets(name: str, pair: Pair, classes: int | None) -> tuple[Dataset, Dataset | None]:
-    """Both parts, their labels numbered together; what was changed is told once."""
+def _datasets(name: str, pair: Pair, classes: folders.Classes) -> tuple[Dataset, Dataset | None]:
+    """Both parts, their labels numbered together; what was changed is told once.
+
+    Classes that have names already (sub-folders) keep their numbers, and the names are kept.
+    """
     parts = [part for part in pair if part is not None]
     names = [name, f"{name} test"][: len(parts)]
     read = [as_inputs_array(part.x, f"{own}: x") for part, own in zip(parts, names, strict=True)]
-    ys, labels = read_labels([part.y for part in parts], [f"{own}: y" for own in names], classes)
+    known = classes if isinstance(classes, int | None) else len(classes)
+    ys, labels = read_labels([part.y for part in parts], [f"{own}: y" for own in names], known)
+    if isinstance(classes, list):
+        labels = dataclasses.replace(labels, names=as_names(classes))
     (shape, kind), *others = [(x.shape[1:], x.dtype) for x, _ in read]
     for own, dtype in others:
         if (own, dtype) != (shape, kind):

@@ -37,6 +37,8 @@ def inputs_of(x: Any) -> Any:
     if x.shape[1] and set(kinds.values()) == {"uint8"}:
         return x.to_numpy()
     try:
+        if any(kind.lower().startswith(_NO_NUMBERS) for kind in kinds.values()):
+            raise TypeError
         return x.to_numpy(np.float32 if _fits(kinds) else np.float64)
     except (TypeError, ValueError):
         odd = [name for name, kind in kinds.items() if not kind.lower().startswith(_NUMBERS)]
@@ -46,6 +48,8 @@ def inputs_of(x: Any) -> Any:
 
 
 _NUMBERS = ("int", "uint", "float", "bool")
+# dates, times and complex numbers, of which pandas makes floats without a word
+_NO_NUMBERS = ("date", "time", "duration", "period", "complex")
 
 
 def _fits(kinds: dict[str, str]) -> bool:

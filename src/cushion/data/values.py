@@ -26,13 +26,21 @@ def as_array(values: Any, where: str) -> NDArray[Any]:
     `where` opens the sentence of a refusal.
     """
     if hasattr(values, "detach") and hasattr(values, "cpu"):  # a torch tensor; torch stays unknown
-        plain = values.detach().cpu()
+        try:
+            plain = values.detach().cpu()
+        except NotImplementedError:
+            raise BadInput(f"{where} is a tensor without values (meta); give its numbers") from None
         try:
             # numpy has no bfloat16
             return np.asarray(plain.float() if "bfloat16" in str(plain.dtype) else plain)
         except (TypeError, RuntimeError):
             kind = f"a tensor of {str(plain.dtype).removeprefix('torch.')}, {plain.layout}"
             raise BadInput(f"{where} is {kind}; give a dense tensor of numbers") from None
+    if isinstance(values, np.ma.MaskedArray):
+        how = "fill its masked values (.filled) or drop those rows first"
+        raise BadInput(f"{where} is a masked array; {how}")
+    if isinstance(values, list | tuple) and len({isinstance(v, str | bytes) for v in values}) > 1:
+        raise BadInput(f"{where} mixes text and numbers; give all of one kind")
     try:
         array = np.asarray(values)
     except (ValueError, TypeError):

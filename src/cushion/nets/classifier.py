@@ -59,15 +59,22 @@ class Logits(nn.Module):
         return self.reading.scores(call(self.inner, x))
 
 
-def as_module(model: Any, rows: Batch | None = None, *, classes: int | None = None) -> nn.Module:
+def as_module(
+    model: Any,
+    rows: Batch | None = None,
+    *,
+    classes: int | None = None,
+    labels: Sequence[int | str] | None = None,
+) -> nn.Module:
     """The model as a module whose forward maps a batch to scores [B, classes ≥ 2].
 
     rows: a few examples, on which the model is tried once to see what it returns; without them only
     wrappers are taken off. A plain module that gives such rows comes back as it is. classes: of the
-    data, to tell the scores from other outputs. The model is not changed, nor its mode: run what
+    data, to tell the scores from other outputs; labels: the data's own of these, to number those of
+    a fitted classifier alike. The model is not changed, nor its mode: run what
     comes back inside `evaluating`. BadInput for what is no classifier.
     """
-    module = unwrapped(model, classes)
+    module = unwrapped(model, classes, labels)
     lazy = [name for name, value in module.named_parameters() if is_lazy(value)]
     if lazy:
         said = f"parameter {lazy[0]} has no values yet (its layer is lazy)"
@@ -89,18 +96,26 @@ def as_module(model: Any, rows: Batch | None = None, *, classes: int | None = No
     return Logits(module, reading)
 
 
-def unwrapped(model: Any, classes: int | None = None) -> nn.Module:
-    """The module inside compiled and parallel wrappers, or one around a fitted classifier."""
+def unwrapped(
+    model: Any, classes: int | None = None, labels: Sequence[int | str] | None = None
+) -> nn.Module:
+    """The module inside compiled and parallel wrappers, or one around a fitted classifier, whose
+    classes are numbered as these data number theirs.
+    """
     while isinstance(model, nn.Module) and isinstance(
         inside := getattr(model, "_orig_mod", None) or _parallel(model), nn.Module
     ):
         model = inside
+    if isinstance(model, Fitted) and classes is not None:
+        return Fitted(model.model, classes, labels)
+    if isinstance(model, Normalised) and isinstance(model.inner, Fitted):
+        return Normalised(unwrapped(model.inner, classes, labels), model.mean, model.std)
     if isinstance(model, nn.Module):
         return model
     if is_fitted(model):
-        return Fitted(model, classes)
+        return Fitted(model, classes, labels)
     if isinstance(inside := getattr(model, "module", None), nn.Module):  # what load_net returned
-        return unwrapped(inside, classes)
+        return unwrapped(inside, classes, labels)
     kind = model.__name__ if isinstance(model, type) else type(model).__name__
     said = f"the net must be a torch.nn.Module or a fitted scikit-learn classifier, not a {kind}"
     way = "; call the class to make one" if isinstance(model, type) else ""

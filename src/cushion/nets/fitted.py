@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,15 +42,22 @@ class Fitted(nn.Module):
     """decision_function, or where there is none predict_proba, as rows of class scores.
 
     Inputs are flattened to [B, features] where it was fitted so. Classes are numbered as the data
-    are: 0, 1, ... in sorted order, or by their own number where the data have more of them.
+    number them: by the data's own `labels` of their classes where those are known, else by number;
+    without `classes`, in sorted order. BadInput where they cannot be matched.
     """
 
     answers_only = True
 
-    def __init__(self, model: Any, classes: int | None = None) -> None:
+    def __init__(
+        self, model: Any, classes: int | None = None, labels: Sequence[int | str] | None = None
+    ) -> None:
         super().__init__()
         self.model = model
-        self.columns, self.classes = _columns(np.asarray(model.classes_), classes)
+        known = [_plain(one) for one in np.asarray(model.classes_).tolist()]
+        self.columns = list(range(len(known)))
+        if classes is not None:
+            self.columns = _columns(known, classes, labels)
+        self.classes = max(classes or 0, *(column + 1 for column in self.columns))
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.detach().cpu().numpy()
@@ -82,17 +89,36 @@ class Fitted(nn.Module):
         return {name: torch.from_numpy(value) for name, value in _walk("", self.model, ())}
 
 
-def _columns(known: NDArray[Any], classes: int | None) -> tuple[list[int], int]:
-    """The class number of each score, and how many classes there are."""
-    count = len(known)
-    if classes is None or count >= classes:
-        return list(range(count)), count
-    whole = np.issubdtype(known.dtype, np.integer)
-    if not whole or known.min() < 0 or known.max() >= classes:
-        shown = ", ".join(map(str, known[:4])) + (", ..." if count > 4 else "")
-        said = f"the classifier knows {count} classes ({shown}), but the data have {classes}"
-        raise BadInput(f"{said}; fit it on labels 0 to {classes - 1}")
-    return known.astype(int).tolist(), classes
+def _plain(label: Any) -> int | str:
+    """A label as data have it: a whole number, or text."""
+    return int(label) if isinstance(label, int | float) and label == int(label) else str(label)
+
+
+def _columns(known: list[int | str], classes: int, labels: Sequence[int | str] | None) -> list[int]:
+    """The data's class of each of the classifier's; a class that they lack comes after theirs."""
+    if labels is not None:
+        names, own = [str(one) for one in labels], [str(one) for one in known]
+        among = set(own) <= set(names) or set(names) <= set(own)
+        if among or (isinstance(labels[0], str) and set(own) & set(names)):
+            strange = [one for one in own if one not in names]
+            places = {one: at for at, one in enumerate(names)}
+            places |= {one: classes + at for at, one in enumerate(strange)}
+            return [places[one] for one in own]
+    numbers = [one for one in known if isinstance(one, int) and one >= 0]
+    every, theirs = set(range(classes)), set(numbers)
+    if len(numbers) == len(known) and (theirs <= every or (labels is None and theirs >= every)):
+        return numbers
+    if labels is None and len(known) == classes:
+        return list(range(classes))
+    said = (
+        f"the classifier knows {len(known)} classes ({_shown(known)}), but the data have {classes}"
+    )
+    which = "" if labels is None else f" ({_shown(labels)})"
+    raise BadInput(f"{said}{which}; fit it on their labels, or on labels 0 to {classes - 1}")
+
+
+def _shown(labels: Sequence[int | str]) -> str:
+    return ", ".join(map(str, labels[:4])) + (", ..." if len(labels) > 4 else "")
 
 
 def _walk(path: str, value: Any, above: tuple[int, ...]) -> Iterator[tuple[str, NDArray[Any]]]:

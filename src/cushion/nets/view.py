@@ -61,7 +61,7 @@ def see(model: Any, data: Dataset, ways: Collection[Way]) -> Seen:
     if isinstance(known, Network):
         return Seen(_checked(known, data))
     rows: Batch = as_batch(data.x[:_ROWS])
-    module = as_module(known, rows, classes=data.classes)
+    module = as_module(known, rows, classes=data.classes, labels=data.labels)
     few: Batch = as_batch(data.x[: 2 * _ROWS])
     remark(*remarks(check_steady(module, fitted(module, few)).cpu(), module))
     problem = ""

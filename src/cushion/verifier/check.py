@@ -21,9 +21,10 @@ from pathlib import Path
 from cushion.certificates.format.claims import Claim, GaussianClaim, Holdout, OccamClaim, Verdict
 from cushion.certificates.format.container import unpack
 from cushion.certificates.format.errors import BadInput, Malformed
+from cushion.verifier.fresh import freshness_fault
 from cushion.verifier.gaussian import GaussianCheck
 from cushion.verifier.occam import Answering, OccamCheck, transfer_replay_fault
-from cushion.verifier.stated import Examples, Inputs, freshness_fault, identity_fault
+from cushion.verifier.stated import Examples, Inputs, identity_fault
 
 _MOST_BYTES = 2**25
 # In multiplications (`format.limits.effort`): half a minute to some minutes on one core. A small

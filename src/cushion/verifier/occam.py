@@ -16,6 +16,7 @@ from cushion.certificates.format.claims import Answers, OccamClaim
 from cushion.certificates.format.errors import BadInput, Malformed
 from cushion.certificates.format.limits import effort
 from cushion.certificates.format.message import read
+from cushion.verifier.fresh import freshness_fault
 from cushion.verifier.stated import (
     Examples,
     Inputs,
@@ -23,7 +24,6 @@ from cushion.verifier.stated import (
     check_counts,
     check_fingerprint,
     check_line,
-    freshness_fault,
     identity_fault,
 )
 from cushion.verifier.tails import bound_holds

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import Counter
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -53,28 +51,6 @@ def identity_fault(
     if found != stated.data_fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
     return ""
-
-
-def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
-    """Why the rows cannot be fresh draws beside the sample's, as the end of a sentence; else empty.
-
-    A row of the sample again means that they are not fresh, unless the sample repeats its own rows,
-    as draws from few possible rows do: then they may meet the sample's rows up to twice as often as
-    it meets its own (a new draw meets m earlier ones about as often as each of them meets the
-    others). The sample in another order is never fresh.
-    """
-    if rows.dtype != sample.dtype:
-        return ""
-    theirs, ours = Counter(_digests(rows)), Counter(_digests(sample))
-    shared = sum(count for digest, count in theirs.items() if digest in ours)
-    repeated = sum(count for count in ours.values() if count > 1)
-    if not shared or (shared * len(sample) <= 2 * repeated * len(rows) and theirs != ours):
-        return ""
-    return f"{shared} of the {len(rows)} are rows of the sample itself"
-
-
-def _digests(x: NDArray[Any]) -> list[bytes]:
-    return [hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest() for row in x]
 
 
 # ---- what the format allows in a claim's fields; anything else is malformed

@@ -61,7 +61,7 @@ def test_images_are_found_with_their_classes(tmp_path: Path) -> None:
         Image.new("L", (2, 2)).save(tmp_path / name / "1.png")
     (train, _), classes = folders.read(tmp_path)
     assert train.x.shape == (3, 1, 2, 2)
-    assert classes == 3
+    assert classes == ["a", "b", "c"]
 
 
 def test_several_sets_in_one_folder_are_not_guessed_between(tmp_path: Path) -> None:

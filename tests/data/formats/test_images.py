@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cushion.data import as_dataset
 from cushion.data.formats import images
 from cushion.errors import BadInput, Malformed
 
@@ -36,7 +37,7 @@ def test_one_folder_per_class_in_sorted_order(tmp_path: Path) -> None:
     (train, test), classes = images.read_folder(tmp_path)
     assert images.recognise(tmp_path)
     assert test is None
-    assert classes == 3
+    assert classes == ["Zebra", "cat", "dog"]
     assert train.x.shape == (4, 3, 3, 4)
     assert train.x.dtype == np.uint8
     assert train.y.tolist() == [0, 1, 2, 2]  # Zebra, cat, dog: code points, as sorted() has them
@@ -70,7 +71,7 @@ def test_train_and_a_held_out_folder(tmp_path: Path, held_out: str) -> None:
     draw(tmp_path / held_out / "c" / "2.png", 3)
     (train, test), classes = images.read_folder(tmp_path)
     assert images.recognise(tmp_path)
-    assert classes == 3
+    assert classes == ["a", "b", "c"]
     assert train.y.tolist() == [0, 1, 2]
     assert test is not None
     assert test.y.tolist() == [0, 1, 2, 2]
@@ -140,3 +141,34 @@ def test_an_unreadable_image_names_the_file(tmp_path: Path, damage: str) -> None
         path.write_bytes(b"hello" if damage == "no image" else path.read_bytes()[:80])
     with pytest.raises(Malformed, match=r"a/1\.png: not a readable PNG, JPEG or BMP image"):
         images.read_folder(tmp_path)
+
+
+def test_a_held_out_folder_has_the_sample_s_classes(tmp_path: Path) -> None:
+    """Folders that hold some of the classes are not numbered anew; others are refused by name."""
+    for at, name in enumerate(("cat", "dog", "eel")):
+        draw(tmp_path / "a" / name / "1.png", at)
+        draw(tmp_path / "b" / ("fox" if name == "cat" else name) / "1.png", 9 + at)
+        if name != "cat":
+            draw(tmp_path / "c" / name / "1.png", 20 + at)
+    sample = as_dataset(str(tmp_path / "a"))
+    assert (sample.labels, sample.y.tolist()) == (("cat", "dog", "eel"), [0, 1, 2])
+    assert sample.fingerprint == (
+        "cbd2e74de32381664eee59f1720b6be6b731896661492e4b8a3fe3ecfdd07725"
+    ), "as before classes had names"
+    held = as_dataset(str(tmp_path / "c"), like=sample)
+    assert (held.labels, held.classes, held.y.tolist()) == (sample.labels, 3, [1, 2])
+    with pytest.raises(BadInput, match="b: y has the label 'fox', which the sample lacks"):
+        as_dataset(str(tmp_path / "b"), like=sample)
+    with pytest.raises(BadInput, match="has the label 'dog', but the sample's labels are numbers"):
+        as_dataset(str(tmp_path / "c"), like=as_dataset((sample.x, sample.y)))
+
+
+def test_folders_that_are_numbers_are_these(tmp_path: Path) -> None:
+    for name in range(11):
+        draw(tmp_path / "many" / str(name) / "1.png", name)
+        if name < 3:
+            draw(tmp_path / "few" / str(name) / "1.png", name + 50)
+    few, many = as_dataset(str(tmp_path / "few")), as_dataset(str(tmp_path / "many"))
+    assert few.labels is None
+    assert many.labels == (0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9), "in the order of code points"
+    assert as_dataset(str(tmp_path / "few"), like=many).y.tolist() == [0, 1, 3]

@@ -10,11 +10,12 @@ from cushion.data.formats.arrays import Pair
 from cushion.errors import BadInput
 
 IDX_FAMILY = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST")  # torchvision: ROOT/<name>/raw
-Reader = Callable[[], tuple[Pair, int | None]]
+Classes = int | list[str] | None  # their number, their names, or what the labels say
+Reader = Callable[[], tuple[Pair, Classes]]
 
 
-def read(folder: Path) -> tuple[Pair, int | None]:
-    """Both parts, and the number of classes where the layout fixes it (None: see the labels)."""
+def read(folder: Path) -> tuple[Pair, Classes]:
+    """Both parts, and the number or the names of the classes where the layout fixes them."""
     found = [(place, reader) for place in _places(folder) for reader in _readers(place)]
     if len(found) > 1:
         names = ", ".join(str(place.relative_to(folder)) for place, _ in found)

@@ -23,8 +23,8 @@ def recognise(folder: Path) -> bool:
     return any(_files(folder) for folder in classes)
 
 
-def read_folder(folder: Path) -> tuple[Pair, int]:
-    """x [m, C, H, W] uint8 with C = 1 (grey) or 3, y [m], and the number of classes.
+def read_folder(folder: Path) -> tuple[Pair, list[str]]:
+    """x [m, C, H, W] uint8 with C = 1 (grey) or 3, y [m], and the names of the classes.
 
     Class k is the k-th sub-folder in the order of code points; within a class, files follow the
     same order. A held-out part is read from test/, or else val/, beside train/, with the classes of
@@ -36,12 +36,12 @@ def read_folder(folder: Path) -> tuple[Pair, int]:
     train = _part(first, classes)
     others = [folder / name for name in ("test", "val") if (folder / name).is_dir()]
     if not (divided and others):
-        return (train, None), len(classes)
+        return (train, None), classes
     test = _part(others[0], classes)
     if test.x.shape[1:] != train.x.shape[1:]:
         sizes = f"its images are {_size(test.x)} but those of train are {_size(train.x)}"
         raise BadInput(f"{others[0]}: {sizes}; {_CONVERT}")
-    return (train, test), len(classes)
+    return (train, test), classes
 
 
 def _part(folder: Path, classes: list[str]) -> Arrays:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,7 @@ def load_net(
     input_shape: Shape | None = None,
     classes: int | None = None,
     rows: Batch | None = None,
+    labels: Sequence[int | str] | None = None,
     normalise: Normalise | None = None,
 ) -> LoadedNet:
     """Load a NET: a cushion weights file, a RUN folder, `file.py:name`, a `.pt2` or TorchScript
@@ -124,8 +125,8 @@ def load_net(
 
     `weights` (a safetensors or `.pt` state dict, or a checkpoint with one) goes with `file.py:name`
     only. With `input_shape` or `rows`, some examples, and `classes` the net is also checked to read
-    them and give that many scores, and what it returns becomes rows of scores. `normalise`, a pair
-    (mean, std), puts (x - mean) / std before it.
+    them and give that many scores, and what it returns becomes rows of scores; `labels`: the data's
+    own of these classes. `normalise`, a pair (mean, std), puts (x - mean) / std before it.
     """
     text = os.fspath(reference)
     net = _load(text, weights, trust)
@@ -143,7 +144,7 @@ def load_net(
         net = replace(net, module=module, init=init)
     if input_shape is None and rows is None:
         return net
-    return _for_data(net, text, input_shape, classes, rows)
+    return _for_data(net, text, input_shape, classes, labels, rows)
 
 
 def _load(text: str, weights: str | os.PathLike[str] | None, trust: bool) -> LoadedNet:
@@ -217,6 +218,7 @@ def _for_data(
     source: str,
     input_shape: Shape | None,
     classes: int | None,
+    labels: Sequence[int | str] | None,
     rows: Batch | None,
 ) -> LoadedNet:
     """The net as rows of scores on such data; BadInput if it cannot read them or tells too few
@@ -231,7 +233,7 @@ def _for_data(
     if rows is None:
         rows = torch.zeros(2, *(input_shape or ()))
     try:
-        module = as_module(net.module, rows, classes=classes)
+        module = as_module(net.module, rows, classes=classes, labels=labels)
     except BadInput as problem:
         raise BadInput(f"{source}: {problem}") from None
     with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(module):
