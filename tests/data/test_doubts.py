@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
+import torch
 from torch import nn
 
 import cushion
-from cushion.cli.options import say_if_doubtful
-from cushion.data.doubts import doubt_about_error
+from cushion.cli.options import stated_error
+from cushion.data.doubts import doubts_about_error
+from cushion.errors import Remark
 from cushion.nets.loading.weights import LoadedNet
 
 
@@ -30,22 +34,32 @@ from cushion.nets.loading.weights import LoadedNet
     ],
 )
 def test_what_is_doubted(error: float, classes: int, stated: float | None, words: str) -> None:
-    said = doubt_about_error(error, classes, stated)
+    said = " ".join(doubts_about_error(error, classes, stated))
     assert (words in said) if words else not said
     assert not said or said.startswith(f"the net errs on {100 * error:.1f} % of its own training")
     assert not said or "is the input scaled as in training?" in said
 
 
-def test_the_recorded_error_is_compared_on_the_very_data_that_it_is_about(
-    recwarn: pytest.WarningsRecorder,
-) -> None:
+def test_the_recorded_error_is_that_of_the_very_data_that_it_is_about() -> None:
     data = cushion.load("digits,subset=20")
     meta = {"data_fingerprint": data.fingerprint, "metrics": {"train_error": 0.01}}
-    say_if_doubtful(LoadedNet(nn.Identity(), None, meta), data, 0.02)
-    say_if_doubtful(LoadedNet(nn.Identity(), None, {**meta, "data_fingerprint": ""}), data, 0.3)
-    say_if_doubtful(LoadedNet(nn.Identity(), None, {}), data, 0.3)
-    assert not recwarn.list
-    say_if_doubtful(LoadedNet(nn.Identity(), None, meta), data, 0.3)
-    assert [str(one.message)[:75] for one in recwarn.list] == [
-        "the net errs on 30.0 % of its own training data, but 1.0 % were stated: is "
-    ]
+    assert stated_error(LoadedNet(nn.Identity(), None, meta), data) == 0.01
+    other = {**meta, "data_fingerprint": ""}
+    assert stated_error(LoadedNet(nn.Identity(), None, other), data) is None
+    assert stated_error(LoadedNet(nn.Identity(), None, {}), data) is None
+    assert stated_error(LoadedNet(nn.Identity(), None, meta), None) is None
+
+
+def test_python_is_warned_at_its_own_line() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 2))
+    x = torch.randn(40, 4)
+    right = net(x).argmax(1)
+    for call in (cushion.measure, cushion.bounds):
+        with pytest.warns(Remark, match="errs on 100.0 % of its own") as said:
+            call(net, (x, 1 - right))  # type: ignore[operator]
+        assert {one.filename for one in said} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Remark)
+        cushion.measure(net, (x, 1 - right), only="margins", stated_error=1.0)
+        cushion.measure(net, (x, right), only="margins")

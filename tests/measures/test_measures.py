@@ -212,7 +212,7 @@ def test_quantiles_are_order_statistics_and_the_histogram_counts_everything() ->
         (lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", epsilon=5.0), "`epsilon`"),
         (
             lambda: cushion.measure(mlp(), sample((1, 3, 4)), only="norms", batch=0),
-            "a batch must have",
+            "`batch` must be a whole number",
         ),
         (lambda: cushion.StabilityOptions(method="exactly"), "`method` must be"),
         (

@@ -48,7 +48,7 @@ def test_answers_and_evaluation_stay_there(kind: str) -> None:
     net = make(kind)
     there = moved(net)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", Remark)
+        warnings.filterwarnings("error", "META knows", Remark)
         first, second = answer(net, DATA.x), answer(there, DATA.x)
         assert evaluate(there, DATA, PLACE) == evaluate(net, DATA)
         found = cushion.measure(there, DATA, only="margins").to_json()
@@ -65,7 +65,7 @@ def test_a_traced_net_is_held_on_the_cpu_and_it_is_said(kind: str, family: str) 
     how: dict[str, Any] = {"only": family, "way": "trace"}
     with pytest.warns(Remark, match="META knows no float64, so what looks inside") as said:
         found = cushion.measure(there, DATA, **how).to_json()
-    assert len(said) == 1
+    assert sum("META" in str(one.message) for one in said) == 1
     assert found == cushion.measure(net, DATA, **how).to_json()
     assert all(isinstance(one, ElsewhereTensor) for one in there.parameters())
 
