@@ -290,8 +290,8 @@ def _theorem_one(subject: Subject) -> list[Bound]:
             rows.append(row.abstains(why))
             continue
         text = (
-            f"expected sharpness from mu = {one.mu:.2g}, C2 = {one.c2:.3g}, C3 = {one.c3:.2g}, "
-            "plus its norm term; with 1 in place of O(.)"
+            f"expected sharpness from mu = {one.mu:.2g}, C2 = {one.c2:.3g}, C3 = {one.c3:.2g} "
+            f"(the worst of {found.examples} examples), plus its norm term; with 1 in place of O(.)"
         )
         value = log_sum(log(subject.facts.error), one.log10_total * LN10)
         rows.append(row.states(value, text))

@@ -81,7 +81,7 @@ def attenuation(
     draws = options.attenuation_draws
 
     def work(x: Batch, rows: slice) -> dict[_Injected, Tensor]:
-        clean = net.outputs(x)
+        clean = {j: (t, lengths(t)) for j, t in net.outputs(x).items()}
         found: dict[_Injected, Tensor] = {}
         for level, draw, source in product(options.levels, range(draws), net.seen):
             for j, error in _errors(net, x, clean, source, _law(options.seed, level, draw, rows)):
@@ -115,16 +115,18 @@ def _law(seed: int, level: float, draw: int, rows: slice) -> Callable[[Tensor, N
 def _errors(
     net: HookedNet,
     x: Batch,
-    clean: Mapping[int, Tensor],
+    clean: Mapping[int, tuple[Tensor, Tensor]],
     source: Node,
     noise: Callable[[Tensor, Node], Tensor],
 ) -> list[tuple[int, Tensor]]:
-    """‖x̂^j - x^j‖ / ‖x^j‖, [B], of the layer itself and every later one, by index."""
+    """‖x̂^j - x^j‖ / ‖x^j‖, [B], of the layer itself and every later one, by index; `clean` are
+    the x^j and their lengths.
+    """
     found: list[tuple[int, Tensor]] = []
 
     def visit(node: Node, t: Tensor) -> None:
-        whole = clean[node.index]
-        found.append((node.index, lengths(t - whole) / lengths(whole)))
+        whole, length = clean[node.index]
+        found.append((node.index, lengths(t - whole) / length))
 
     net.rerun(x, source, lambda signal: signal + noise(signal, source), visit)
     return found
