@@ -39,6 +39,7 @@ def add_parser(verbs: Any) -> None:
     state = "with --beside file.py:factory: its state dict"
     parser.add_argument("--beside-weights", metavar="W2", help=state)
     options.add_batch(parser)
+    options.add_stated_error(parser)
     options.add_examples(parser, "noise stability and the conditions", f"{EXAMPLES}")
     paper = "the published 1000 draws and 2000 steps of ascent for sharpness"
     options.add_switch(parser, "--paper", paper)
@@ -91,7 +92,7 @@ def _bounds(args: argparse.Namespace, how: BoundOptions, weights: str = "--weigh
         holdout = None
     options.say_if_untrained(args, weights)
     given = {"holdout": holdout, "init": net.init, "options": how, "name": args.net}
-    given |= {"batch": args.batch, "stated_error": options.stated_error(net, data)}
+    given |= {"batch": args.batch, "stated_error": options.stated_error(net, data, args)}
     with plan({"measures": 6, "sharpness": 2, "noisy nets": 2}):
         return bounds(net.module, data, **given)
 

@@ -33,6 +33,7 @@ def add_parser(verbs: Any) -> None:
     options.add_data(parser)
     options.add_net(parser, "--net")
     options.add_batch(parser)
+    options.add_stated_error(parser)
     bound = f"bound the error of NET itself, with {UNLABELLED_HELP}"
     options.add_word(parser, "--unlabelled", "U", bound)
     options.add_out(parser, "FILE.cushion", "where to write the certificate")
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     best = _best(args.out)
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
     given["batch"] = args.batch
-    given["stated_error"] = None if loaded is None else options.stated_error(loaded, data)
+    given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
     given |= {"keep": best, "tell": lambda said: options.note(translate(said, args.flags))}
     with options.searching("searching") as report:
         certificate = certify(model, data, report=report, **given)

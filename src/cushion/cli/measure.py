@@ -51,6 +51,7 @@ def add_parser(verbs: Any) -> None:
     beside = "measure the initialisation, or random weights, too: scaled to match, but for the"
     parser.add_argument("--beside", choices=("init", "random"), help=f"{beside} conditions")
     options.add_batch(parser)
+    options.add_stated_error(parser)
     ways = "how to see the net (default: the trace where it is understood, else hooks)"
     parser.add_argument("--way", choices=("trace", "hooks", "weights", "answers"), help=ways)
     exact = "no probes: every Jacobian norm exactly, whatever it takes"
@@ -117,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     data = None if args.data is None else load(args.data)
     net = options.load_named_net(args, data)
     how |= {"only": args.only, "init": net.init, "beside": args.beside, "way": args.way}
-    how |= {"batch": args.batch, "stated_error": options.stated_error(net, data)}
+    how |= {"batch": args.batch, "stated_error": options.stated_error(net, data, args)}
     own = None if data is not None or net.spec is None else net.spec.input_shape
     found = measure(net.module, data, shape=args.shape or own, spectra=not args.no_spectra, **how)
     if data is not None:

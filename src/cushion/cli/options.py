@@ -96,6 +96,22 @@ def add_batch(parser: Any) -> None:
     parser.add_argument("--batch", type=whole, metavar="N", help=f"{rows}: no answer depends on it")
 
 
+def add_stated_error(parser: Any) -> None:
+    text = "NET's training error as you know it, such as 0.02: far more than that is doubted"
+    parser.add_argument("--stated-error", type=share, metavar="E", help=text)
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 1, not '{text}'")
+    return value
+
+
 def add_examples(parser: Any, what: str, default: str = "what some minutes allow") -> None:
     text = f"rows for {what} (default: {default})"
     parser.add_argument("--examples", type=whole_or_all, metavar="N|all", help=text)
@@ -176,8 +192,14 @@ def say_if_other_data(args: argparse.Namespace, net: LoadedNet, data: Dataset) -
     return bool(other)
 
 
-def stated_error(net: LoadedNet, data: Dataset | None) -> float | None:
-    """The training error that was recorded with the net, if it was trained on these data."""
+def stated_error(
+    net: LoadedNet, data: Dataset | None, args: argparse.Namespace | None = None
+) -> float | None:
+    """The training error that the flags state, or that was recorded with the net if it was trained
+    on these data.
+    """
+    if args is not None and args.stated_error is not None:
+        return float(args.stated_error)
     if data is None or net.meta.get("data_fingerprint") != data.fingerprint:
         return None
     recorded: float | None = net.meta.get("metrics", {}).get("train_error")

@@ -154,7 +154,7 @@ def is_out_of_memory(problem: BaseException) -> bool:
 def _say_if_long(seconds: float, describe: str) -> None:
     if seconds < _LONG:
         return
-    minutes = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    minutes = f"{seconds / 60:.1f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     if torch.cuda.is_available():
