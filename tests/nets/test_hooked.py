@@ -135,11 +135,11 @@ def rest(module: nn.Module, start: str) -> nn.Module:
 def test_derivatives_between_blocks_are_those_of_the_part_between_them() -> None:
     module, x = blocky()
     net = HookedNet(module, x)
-    values = [value.detach() for value in net.block_outputs(x)]
+    values = [value.detach() for value in net.chain.outputs(x)]
     squares = block_squares(net, x, probes=3, seed=0)
     for source in net.blocks[:-1]:
         part = rest(module, source.name)
-        pushed = net.block_jvp(x, source, lambda value: value.clone())[-1]
+        pushed = net.chain.jvp(x, source, lambda value: value.clone())[-1]
         for row in range(len(x)):
             own = values[source.index][row]
             whole = jacobian(lambda t, part=part: part(t.clone()[None])[0], own)
@@ -171,7 +171,7 @@ def test_the_module_is_left_as_it_was() -> None:
     state = torch.random.get_rng_state()
     net = HookedNet(module, x)
     net.run(x, lambda *_: None)
-    net.block_jvp(x, net.blocks[0], lambda value: value.clone())
+    net.chain.jvp(x, net.blocks[0], lambda value: value.clone())
     block_squares(net, x, 2, 0)
     assert torch.equal(state, torch.random.get_rng_state())
     assert all(part.training for part in module.modules())

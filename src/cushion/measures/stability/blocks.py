@@ -29,7 +29,8 @@ from cushion.measures.stability.noise import Noise, gaussian_like
 from cushion.measures.stability.smoothness import SmoothnessDraws, departure
 from cushion.nets.batches import Batch
 from cushion.nets.engine import Samples, map_shards
-from cushion.nets.hooked.net import Block, HookedNet
+from cushion.nets.hooked.chain import Block
+from cushion.nets.hooked.net import HookedNet
 from cushion.progress import progress
 
 _PAIR_BINS = 20  # there are many pairs
@@ -89,7 +90,7 @@ def block_squares(
     chain = {block.index: _identity for block in net.blocks[1:]}
     found: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
     with torch.enable_grad(), _differentiable():
-        values = net.block_outputs(x, {0: _leaf, **chain})
+        values = net.chain.outputs(x, {0: _leaf, **chain})
         for later in net.blocks[1:]:
             target, before = values[later.index], values[: later.index]
             size = math.prod(later.shape)
@@ -151,14 +152,14 @@ def _smoothness(
     """ρ of one draw for every later block, [B] each, and ‖η‖/‖x^i‖."""
     seed, draw, start = seeds
     with torch.no_grad():
-        clean = net.block_outputs(x)
+        clean = net.chain.outputs(x)
         signal = clean[source.index]
         eta = noise.scale(
             gaussian_like(signal, seed, "block smoothness", draw, start, source), signal
         )
-        moved = net.block_outputs(x, {source.index: lambda value: value + eta})
+        moved = net.chain.outputs(x, {source.index: lambda value: value + eta})
     with _differentiable():
-        linear = net.block_jvp(x, source, lambda _: eta)
+        linear = net.chain.jvp(x, source, lambda _: eta)
     relative = lengths(eta) / lengths(signal)
     found = {}
     for later in net.blocks[source.index + 1 :]:
@@ -171,8 +172,8 @@ def _smoothness(
 def _images(net: HookedNet, x: Batch, source: Block) -> tuple[list[Tensor], dict[int, Tensor]]:
     """The blocks' own results, and J^{i,j} x^i at every later block."""
     with torch.no_grad(), _differentiable():
-        clean = net.block_outputs(x)
-        pushed = net.block_jvp(x, source, lambda value: value.clone())
+        clean = net.chain.outputs(x)
+        pushed = net.chain.jvp(x, source, lambda value: value.clone())
     return clean, {
         j: torch.zeros_like(clean[j]) if (part := pushed[j]) is None else part
         for j in range(source.index + 1, len(net.blocks))

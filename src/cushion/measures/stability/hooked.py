@@ -27,7 +27,8 @@ from cushion.measures.stability.family import StabilityOptions
 from cushion.measures.stability.measurement import BUDGET
 from cushion.measures.stability.noise import Noise, gaussian_like
 from cushion.nets.batches import Batch
-from cushion.nets.hooked.net import Block, HookedNet
+from cushion.nets.hooked.chain import Block
+from cushion.nets.hooked.net import HookedNet
 from cushion.nets.network import Node
 
 _Injected: TypeAlias = tuple[float, int, int, int]  # level, draw, source and later layer

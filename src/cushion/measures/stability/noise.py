@@ -20,7 +20,7 @@ from cushion.errors import BadInput
 from cushion.measures.distribution import describe
 from cushion.measures.probing import lengths, probe_generator, spread_over, stream
 from cushion.measures.stability.records import AttenuationCurve, AttenuationPoint, NoiseSensitivity
-from cushion.nets.hooked.net import Block
+from cushion.nets.hooked.chain import Block
 from cushion.nets.linearisation import Activations
 from cushion.nets.network import Network, Node
 from cushion.nets.operators.sign_projection import sign_project

@@ -25,7 +25,7 @@ from cushion.measures.stability.noise import Noise, gaussian_like, project_net
 from cushion.measures.stability.records import PairSmoothness, Smoothness
 from cushion.nets.batches import as_floats
 from cushion.nets.engine import Accumulators, Samples, Smallest, map_shards
-from cushion.nets.hooked.net import Block
+from cushion.nets.hooked.chain import Block
 from cushion.nets.linearisation import Activations, Linearisation
 from cushion.nets.network import Network, Node
 from cushion.progress import progress

@@ -9,43 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch
 from cushion.nets.calling import evaluating
 from cushion.nets.hooked import layers, probe
+from cushion.nets.hooked.chain import ROWS, Chain, Change, few, same_scores
 from cushion.nets.hooked.flow import Flow
 from cushion.nets.network import Node, Observer
 from cushion.nets.operations import Input
 from cushion.nets.operations.operation import Shape
 from cushion.nets.tracing.capture import check_state
-
-Change: TypeAlias = Callable[[Tensor], Tensor]
-_ROWS = 2  # of the pass that shows the layers
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """One module of the chain; `shape` is that of one example's result."""
-
-    index: int
-    name: str
-    kind: str
-    shape: Shape
-    call: tuple[str, int]  # path of the module, and which of its calls
-
-    @property
-    def places(self) -> int:
-        """Positions that share the block's weights: of (C, H, W) H·W, of (T, D) T, of (D) 1."""
-        if len(self.shape) == 2:
-            return self.shape[0]
-        return int(torch.Size(self.shape[1:]).numel())
 
 
 class HookedNet:
@@ -61,15 +39,17 @@ class HookedNet:
         self.module = probe.replicate(model)
         # what a copy should not reach is not changed either: it is in eval mode, too
         with torch.random.fork_rng(devices=[]), evaluating(model), torch.inference_mode(False):
-            watched = probe.watch(self.module, _copied(rows), theirs)
+            watched = probe.watch(self.module, few(rows), theirs)
             before, folded = watched.scores, False
             while probe.fold(self.module, watched.calls, watched.flow):  # one may follow another
-                watched = probe.watch(self.module, _copied(rows))
+                watched = probe.watch(self.module, few(rows))
                 folded = True
-            if folded and not _close(before, watched.scores):  # a layer is more than its kind says
+            if folded and not same_scores(
+                before, watched.scores
+            ):  # a layer is more than its kind says
                 self.module = probe.replicate(model)
-                watched = probe.watch(self.module, _copied(rows))
-            alone = probe.lone_shapes(self.module, _copied(rows))
+                watched = probe.watch(self.module, few(rows))
+            alone = probe.lone_shapes(self.module, few(rows))
         self.module.requires_grad_(False)
         self.classes = watched.scores.shape[1]
         self.input_shape: Shape = () if isinstance(rows, dict) else tuple(rows.shape[1:])
@@ -79,7 +59,9 @@ class HookedNet:
         self._known = {(call.path, call.at) for call in watched.calls}
         apart = {call.name for call in watched.calls if not _by_example(call, alone)}
         self._add_layers(watched.calls, apart)
-        self.blocks = self._blocks([c for c in watched.calls if c.name not in apart], watched, rows)
+        own = [call for call in watched.calls if call.name not in apart]
+        self.chain = Chain(self.module, own, watched.flow, rows)
+        self.blocks = self.chain.blocks
         self._after, self._next = _order(self.affine_layers, watched.calls, watched.flow)
 
     @torch.no_grad()
@@ -104,49 +86,6 @@ class HookedNet:
             nodes.append(Node(len(nodes), name, affine, (0,), shape))
         self.nodes = tuple(nodes)
         self.affine_layers = self.nodes[1:]
-
-    def _blocks(
-        self, calls: Collection[probe.Call], watched: probe.Watched, rows: Batch
-    ) -> tuple[Block, ...]:
-        """For every result that carries everything on, the innermost module with weights giving it.
-
-        Which results may is read off the graph of gradients. Each is then tried: where two rows
-        swap what the module gave, they must swap their scores.
-        """
-        flow = watched.flow
-        chosen: dict[int, probe.Call] = {}
-        for call in calls:  # a module's call ends before that of the one around it
-            place = flow.place.get(call.fn, -1)
-            fits = place in flow.cuts and place not in chosen and call.gives
-            if fits and _has_weights(call.module) and self._carries_all(call, rows):
-                chosen[place] = call
-        ordered = [chosen[place] for place in sorted(chosen)]
-        return tuple(
-            Block(at, call.name, type(call.module).__name__, call.gives, (call.path, call.at))
-            for at, call in enumerate(ordered)
-        )
-
-    @torch.no_grad()
-    def _carries_all(self, call: probe.Call, rows: Batch) -> bool:
-        x, counts = _unlike(rows), Counter[str]()
-
-        def hook(path: str, _: nn.Module) -> Any:
-            if path != call.path:
-                return None
-
-            def swap(_: nn.Module, __: tuple[Any, ...], ___: Any, output: Any) -> Any:
-                counts[path] += 1
-                result = probe.first_tensor(output)
-                if counts[path] != call.at or result is None:
-                    return None
-                return probe.with_first(output, result.flip(0))
-
-            return swap
-
-        plain = self.module(_copied(x))
-        with probe.hooks(self.module, hook):
-            swapped = self.module(_copied(x))
-        return _close(plain.flip(0), swapped)
 
     @property
     def parameters(self) -> int:
@@ -260,80 +199,13 @@ class HookedNet:
         with probe.hooks(self.module, hook):
             return self.module(x)  # type: ignore[no-any-return]
 
-    def block_outputs(self, x: Batch, changes: Mapping[int, Change] | None = None) -> list[Tensor]:
-        """Every block's result, in order; those under whose index there is a change replaced by it.
-
-        Gradients flow as the caller has set them.
-        """
-        found: dict[int, Tensor] = {}
-        at = {block.call: block.index for block in self.blocks}
-        paths = {path for path, _ in at}
-        counts: Counter[str] = Counter()
-
-        def hook(path: str, _: nn.Module) -> Any:
-            if path not in paths:
-                return None
-
-            def record(_: nn.Module, __: tuple[Any, ...], ___: Any, output: Any) -> Any:
-                counts[path] += 1
-                index, result = at.get((path, counts[path])), probe.first_tensor(output)
-                if index is None or result is None:
-                    return None
-                if changes and index in changes:
-                    found[index] = changes[index](result)
-                    # what comes next may write over what it reads
-                    return probe.with_first(output, found[index].clone())
-                found[index] = result.clone()
-                return None
-
-            return record
-
-        with probe.hooks(self.module, hook):
-            self.module(x)
-        return [found[block.index] for block in self.blocks]
-
-    def block_jvp(self, x: Batch, source: Block, tangent: Change) -> list[Tensor | None]:
-        """J^{i,j} t for every block j, where t = tangent(x^i) at block i; None up to i.
-
-        By forward differentiation: one pass for all j.
-        """
-        with torch.no_grad(), forward_ad.dual_level():
-
-            def change(value: Tensor) -> Tensor:
-                return forward_ad.make_dual(value, tangent(value))  # type: ignore[no-any-return, no-untyped-call]
-
-            found = self.block_outputs(x, {source.index: change})
-            parts = [forward_ad.unpack_dual(one).tangent for one in found]  # type: ignore[no-untyped-call]
-        return [None if at <= source.index else part for at, part in enumerate(parts)]
-
-
-def _copied(rows: Batch) -> Batch:
-    if isinstance(rows, dict):
-        return {name: part[:_ROWS].clone() for name, part in rows.items()}
-    return rows[:_ROWS].clone()
-
-
-def _unlike(rows: Batch) -> Batch:
-    """The rows moved apart, so that no two are alike; tokens stay as they are."""
-    if isinstance(rows, dict):
-        return {name: part[:_ROWS] for name, part in rows.items()}
-    if not rows.is_floating_point():
-        return rows[:_ROWS]
-    noise = torch.randn(rows[:_ROWS].shape, generator=torch.Generator().manual_seed(0)).to(rows)
-    return rows[:_ROWS] + noise * (float(rows.float().std()) or 1.0)
-
 
 def _by_example(call: probe.Call, alone: Mapping[tuple[str, int], tuple[Shape, Shape]]) -> bool:
     """Whether a call's first axis counts the examples: so many on two rows, one on one."""
-    if call.seen is not None and {len(one) for one in call.seen} != {_ROWS}:
+    if call.seen is not None and {len(one) for one in call.seen} != {ROWS}:
         return False
     reads, gives = alone.get((call.path, call.at), ((1, *call.reads), (1, *call.gives)))
     return (reads, gives) == ((1, *call.reads), (1, *call.gives))
-
-
-def _close(before: Tensor, after: Tensor) -> bool:
-    share = 0.1 if before.dtype.itemsize < 4 else 1e-3
-    return float((before - after).abs().max()) <= share * float(before.abs().max())
 
 
 def _without_bias(node: Node, output: Tensor) -> Tensor:
@@ -343,10 +215,6 @@ def _without_bias(node: Node, output: Tensor) -> Tensor:
     if node.affine.kind == "linear":  # along the last axis, at every position
         return output - bias
     return output - bias.reshape(-1, *[1] * (output.ndim - 2))
-
-
-def _has_weights(module: nn.Module) -> bool:
-    return any(parameter.ndim > 1 for parameter in module.parameters())
 
 
 def _order(
