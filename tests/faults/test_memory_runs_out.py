@@ -99,8 +99,8 @@ def taking(clock: list[float], first: float, later: float) -> object:
 @pytest.mark.parametrize(
     ("first", "later", "said"),
     [
-        (6.0, 6.0, "scores: about 10 minutes and "),  # 99 shards are left after the first
-        (4.0, 2.0, "scores: about 3 minutes and "),  # warming up took half of the first
+        (6.0, 6.0, "scores: about 9.9 minutes and "),  # 99 shards are left after the first
+        (4.0, 2.0, "scores: about 3.3 minutes and "),  # warming up took half of the first
         (60.0, 90.0, "scores: about 1.6 hours and "),  # 99 of 60 seconds, from the first alone
     ],
 )
