@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from cushion.errors import BadInput
-from cushion.nets.batches import Batch
+from cushion.nets.batches import Batch, was_bytes
 from cushion.nets.calling import call, evaluating, precision, refusing_misfits
 from cushion.nets.fitted import Fitted, is_fitted
 from cushion.nets.normalise import Constants, Normalise, Normalised, constants, normalise_words
@@ -69,12 +69,13 @@ def as_module(
     """The model as a module whose forward maps a batch to scores [B, classes ≥ 2].
 
     rows: a few examples, on which the model is tried once to see what it returns; without them only
-    wrappers are taken off. A plain module that gives such rows comes back as it is. classes: of the
-    data, to tell the scores from other outputs; labels: the data's own of these, to number those of
-    a fitted classifier alike. The model is not changed, nor its mode: run what
-    comes back inside `evaluating`. BadInput for what is no classifier.
+    wrappers are taken off. A fitted classifier gets rows that `as_batch` made of uint8 undivided,
+    unless constants stand before it (`normalised`). A plain module that gives such rows comes back
+    as it is. classes: of the data, to tell the scores from other outputs; labels: the data's own of
+    these, to number those of a fitted classifier alike. The model is not changed, nor its mode: run
+    what comes back inside `evaluating`. BadInput for what is no classifier.
     """
-    module = unwrapped(model, classes, labels)
+    module = unwrapped(model, classes, labels, of_bytes=was_bytes(rows))
     lazy = [name for name, value in module.named_parameters() if is_lazy(value)]
     if lazy:
         said = f"parameter {lazy[0]} has no values yet (its layer is lazy)"
@@ -97,25 +98,31 @@ def as_module(
 
 
 def unwrapped(
-    model: Any, classes: int | None = None, labels: Sequence[int | str] | None = None
+    model: Any,
+    classes: int | None = None,
+    labels: Sequence[int | str] | None = None,
+    *,
+    of_bytes: bool = False,
 ) -> nn.Module:
     """The module inside compiled and parallel wrappers, or one around a fitted classifier, whose
-    classes are numbered as these data number theirs.
+    classes are numbered as these data number theirs; of_bytes: whether the data are uint8.
     """
     while isinstance(model, nn.Module) and isinstance(
         inside := getattr(model, "_orig_mod", None) or _parallel(model), nn.Module
     ):
         model = inside
+    if isinstance(model, Logits) and isinstance(model.inner, Fitted):
+        model = model.inner
     if isinstance(model, Fitted) and classes is not None:
-        return Fitted(model.model, classes, labels)
+        return Fitted(model.model, classes, labels, of_bytes=of_bytes)
     if isinstance(model, Normalised) and isinstance(model.inner, Fitted):
         return Normalised(unwrapped(model.inner, classes, labels), model.mean, model.std)
     if isinstance(model, nn.Module):
         return model
     if is_fitted(model):
-        return Fitted(model, classes, labels)
+        return Fitted(model, classes, labels, of_bytes=of_bytes)
     if isinstance(inside := getattr(model, "module", None), nn.Module):  # what load_net returned
-        return unwrapped(inside, classes, labels)
+        return unwrapped(inside, classes, labels, of_bytes=of_bytes)
     kind = model.__name__ if isinstance(model, type) else type(model).__name__
     said = f"the net must be a torch.nn.Module or a fitted scikit-learn classifier, not a {kind}"
     way = "; call the class to make one" if isinstance(model, type) else ""
