@@ -353,3 +353,36 @@ def test_hugging_faces_dataset() -> None:
         as_dataset(Table(ragged, dict.fromkeys(ragged, value("list"))))
     with pytest.raises(BadInput, match="only columns of text beside label"):
         as_dataset(Table({"text": text, "label": y}, {"text": value("string"), "label": value("")}))
+
+
+def test_held_out_columns_are_read_by_their_names() -> None:
+    sample = as_dataset(frame())
+    assert sample.columns == ("a", "b", "c")
+    backwards = frame()[frame().columns[::-1]]
+    x = backwards.drop(columns="label")
+    for held in (backwards, as_dataset(backwards), (x, Y), Dataset(x, Y)):
+        found = as_dataset(held, like=sample)
+        assert np.array_equal(found.x, X)
+        assert found.columns == sample.columns
+    assert np.array_equal(as_dataset((X[:, ::-1], Y), like=sample).x, X[:, ::-1]), "no names"
+    for other, odd in (
+        (frame().rename(columns={"b": "d"}), "b, d differ"),
+        (frame().drop(columns="b"), "b differ"),
+    ):
+        with pytest.raises(BadInput, match=f"columns are not those of the sample .{odd}"):
+            as_dataset(other, like=sample)
+    assert sample.select(np.arange(3), "three").columns == sample.columns
+
+
+def test_rows_that_pandas_calls_by_other_names_are_refused() -> None:
+    x, y = frame().drop(columns="label"), frame()["label"]
+    other = "x and y have different row indexes; give y.loc"
+    for pair in ((x[::-1], y), (x, y[::-1]), (x[10:20], y[20:30].to_frame())):
+        with pytest.raises(BadInput, match=other):
+            as_dataset(pair)
+    with pytest.raises(BadInput, match=other):
+        as_dataset(Bunch(data=x[::-1], target=y))
+    with pytest.raises(BadInput, match=other):
+        Dataset(x[::-1], y)
+    assert np.array_equal(as_dataset((x[::-1], y[::-1])).y, Y[::-1])
+    assert np.array_equal(as_dataset((x[10:].reset_index(drop=True), y[10:])).x, X[10:])

@@ -14,12 +14,15 @@ LABEL_NAMES = ("label", "labels", "y", "target", "class")
 
 
 class Examples(NamedTuple):
-    """Inputs (arrays or a dict of them) and labels as they were found; what to say about it."""
+    """Inputs (arrays or a dict of them) and labels as they were found; what to say about it;
+    columns: the names of the inputs' columns, where they come from a table.
+    """
 
     x: Any
     y: Any
     name: str = "data"
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def is_a(data: object, library: str, kind: str) -> bool:
