@@ -27,6 +27,7 @@ from torch.utils.data import (
 )
 from torch.utils.data import Dataset as TorchDataset
 
+import cushion
 from cushion.data import Dataset, as_dataset, load, load_pair
 from cushion.errors import BadInput
 
@@ -111,6 +112,7 @@ def test_two_arguments_make_a_dataset() -> None:
     assert (found.name, found.classes, found.fingerprint) == ("data", 3, NAMED.fingerprint)
     assert Dataset(X, Y, name="mine", classes=7).classes == 7
     assert Dataset(x=X, y=Y).name == "data"
+    assert Dataset(x=X, y=Y, classes=7).classes == 7
     assert Dataset(name="n", x=X, y=Y, classes=3, history=("h",)).history == ("h",)
     for bad in ((X,), (X, Y, 3), ("n", X, Y)):
         with pytest.raises(TypeError):
@@ -386,3 +388,45 @@ def test_rows_that_pandas_calls_by_other_names_are_refused() -> None:
         Dataset(x[::-1], y)
     assert np.array_equal(as_dataset((x[::-1], y[::-1])).y, Y[::-1])
     assert np.array_equal(as_dataset((x[10:].reset_index(drop=True), y[10:])).x, X[10:])
+
+
+def test_a_table_without_a_label_says_what_to_type() -> None:
+    wide = pd.DataFrame(np.zeros((4, 20)), columns=[f"p{at}" for at in range(20)]).assign(digit=0)
+    with pytest.raises(BadInput, match=r"p9, ..., digit.; say which one it is: ") as caught:
+        as_dataset(wide)
+    code = str(caught.value).rpartition(": ")[2]
+    assert code == "cushion.as_dataset(data, label_column='digit')"
+    found = eval(code, {"cushion": cushion, "data": wide})
+    assert found.columns == tuple(f"p{at}" for at in range(20))
+
+
+class Transformed(Table):
+    """datasets.Dataset behind set_transform: its features stay, its rows are what that makes."""
+
+    def __init__(self, columns: dict[str, Any], features: dict[str, Any], make: Any) -> None:
+        super().__init__(columns, features)
+        self.make, self.format = make, {"type": "custom"}
+
+    def __getitem__(self, at: Any) -> Any:
+        row = {name: [column[at]] for name, column in self.columns.items()}
+        return {name: made[0] for name, made in self.make(row).items()}
+
+
+Transformed.__name__, Transformed.__module__ = "Dataset", "datasets.arrow_dataset"
+
+
+@pytest.mark.parametrize("label", ["label", "labels", "fine"])
+@pytest.mark.parametrize("kind", [ClassLabel(dtype="int64"), value("int64")], ids=["class", "int"])
+def test_a_transform_may_rename_the_label(label: str, kind: Any) -> None:
+    columns = {"image": X, "fine": Y}
+
+    def make(batch: dict[str, Any]) -> dict[str, Any]:
+        return {"pixel_values": [torch.from_numpy(x) for x in batch["image"]], label: batch["fine"]}
+
+    data = Transformed(columns, {"image": value("list"), "fine": kind}, make)
+    if label == "fine" and kind.__class__ is not ClassLabel:
+        with pytest.raises(BadInput, match=r"pixel_values, fine.*label_column='fine'"):
+            as_dataset(data)
+        assert as_dataset(data, label_column="fine").fingerprint == NAMED.fingerprint
+    else:
+        assert as_dataset(data).fingerprint == NAMED.fingerprint

@@ -102,7 +102,7 @@ class Dataset:
     ) -> None: ...
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        ready = isinstance(given[0], str) if given else named.get("classes") is not None
+        ready = isinstance(given[0], str) if given else {"name", "classes"} <= set(named)
         order = _names(self) if ready else ["x", "y"]
         values = dict(zip(order, given, strict=False)) | named
         if len(values) < len(given) + len(named) or not {"x", "y"} <= set(values):

@@ -89,16 +89,21 @@ def labels_of(y: Any) -> Any:
 def from_hugging_face(data: Any, asked: str | None) -> Examples:
     """Columns of numbers; those of text are left out and named.
 
-    The label is `label_column`, or the only column of kind ClassLabel, or has a usual name. Columns
-    of single numbers become one matrix; anything else stays a dict by column.
+    The label is `label_column`, or the only column of kind ClassLabel, or has a usual name, among
+    what a transform yields where there is one. Columns of single numbers become one matrix;
+    anything else stays a dict by column.
     """
     what = "this datasets.Dataset"
+    transformed = (getattr(data, "format", None) or {}).get("type") == "custom"
     kinds = {name: type(kind).__name__ for name, kind in data.features.items()}
     classes = [name for name, kind in kinds.items() if kind == "ClassLabel"]
     column = classes[0] if asked is None and len(classes) == 1 else None
+    if transformed:  # row by row; a transform may drop or rename the column
+        yielded = data[0] if column is not None and len(data) else {}
+        return from_dataset(data, column if column in yielded else asked)
     column = column or label_column(kinds, asked, what)
-    if (getattr(data, "format", None) or {}).get("type") == "custom" or "Image" in kinds.values():
-        return from_dataset(data, column)  # a transform, or pictures: row by row
+    if "Image" in kinds.values():
+        return from_dataset(data, column)
     text = [name for name in kinds if name != column and _is_text(data.features[name])]
     numbers = [name for name in kinds if name not in {column, *text}]
     if not numbers:

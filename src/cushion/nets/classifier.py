@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from cushion.errors import BadInput
+from cushion.data.doubts import doubts_about_labels
+from cushion.errors import BadInput, remark
 from cushion.nets.batches import Batch, was_bytes
 from cushion.nets.calling import call, evaluating, precision, refusing_misfits
 from cushion.nets.fitted import Fitted, is_fitted
@@ -90,6 +91,8 @@ def as_module(
         reading = find_scores(found, len(batch), classes)
         if reading.single and isinstance(rows, Tensor) and _is_chance(module, rows, reading):
             reading = replace(reading, chance=True)
+        if not _is_of_scikit_learn(module):  # its classes are matched to the labels
+            remark(*doubts_about_labels(labels, reading.scores(found).shape[1]))
     named = isinstance(rows, Mapping) or hasattr(module, "main_input_name")
     native = precision(module) == torch.float32 or not batch.is_floating_point()
     if reading == Reading() and not named and native and not answers_only(module):
@@ -198,6 +201,10 @@ def remarks(scores: Tensor, module: nn.Module) -> tuple[str, ...]:
 def _parallel(model: nn.Module) -> nn.Module | None:
     kinds = (nn.DataParallel, nn.parallel.DistributedDataParallel)
     return model.module if isinstance(model, kinds) else None
+
+
+def _is_of_scikit_learn(module: nn.Module) -> bool:
+    return isinstance(module.inner if isinstance(module, Normalised) else module, Fitted)
 
 
 def is_program(model: nn.Module) -> bool:
