@@ -35,6 +35,8 @@ M = 70
 X = np.random.default_rng(0).random((M, 3), dtype=np.float32)
 Y = np.arange(M) % 3
 NAMED = Dataset("named", X, Y, 3)
+OBJECTS = np.empty(M, object)
+OBJECTS[:] = list(X)
 
 
 class Rows(TorchDataset):  # type: ignore[type-arg]
@@ -255,6 +257,8 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
         (None, "not NoneType"),
         ((X, Y[:5]), "x has 70 rows but y has 5"),
         (([[1.0], [1.0, 2.0]], [0, 1]), "examples of different shapes"),
+        ((X.astype(object), Y), r"x is an object array .of float.; convert it with x.astype"),
+        ((OBJECTS, Y), r"x is an object array of arrays; convert it with np\.stack\(x\)"),
         ((torch.zeros(2, 2).to_sparse(), [0, 1]), "give a dense tensor"),
         (Bunch(data=X), "not both data and target"),
         (frame().rename(columns={"label": "kind"}), "\\(a, kind, b, c\\)"),

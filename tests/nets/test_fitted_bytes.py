@@ -69,7 +69,10 @@ def test_certify_and_verify_replay_it(forest: Any, tmp_path: Path) -> None:
     fresh = X[1400:]
     made = cushion.certify(forest, TRAIN, unlabelled=fresh, minutes=0.02)
     path = made.save(tmp_path / "f.cushion")
-    assert cushion.verify(path, TRAIN, unlabelled=fresh, model=forest).transfer_replayed
+    verdict = cushion.verify(path, TRAIN, unlabelled=fresh, model=forest)
+    assert verdict.transfer_replayed
+    assert str(verdict) == "ok at level replay, f replayed too"
+    assert "about g only: f was not replayed" in str(cushion.verify(path, TRAIN))
 
 
 def test_constants_go_on_from_the_division() -> None:
