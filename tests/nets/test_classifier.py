@@ -438,3 +438,34 @@ def test_labels_from_one_that_fit_the_net_unshifted_are_doubted() -> None:
             warnings.simplefilter("always")
             cushion.measure(model, data, only="margins")
         assert not [one for one in seen if "and labels 1 to" in str(one.message)]
+
+
+class ByName(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(3, 2)
+
+    def forward(self, left: Tensor, right: Tensor | None = None) -> Tensor:
+        return self.net(left if right is None else left - right)  # type: ignore[no-any-return]
+
+
+class ByDict(ByName):
+    def forward(self, batch: dict[str, Tensor], scale: float = 2.0) -> Tensor:  # type: ignore[override]
+        return ByName.forward(self, **batch)
+
+
+class ByAny(ByName):
+    def forward(self, first: Tensor | None = None, **parts: Tensor) -> Tensor:  # type: ignore[override]
+        assert first is None
+        return ByName.forward(self, **parts)
+
+
+@pytest.mark.parametrize("kind", [ByName, ByDict, ByAny])
+def test_named_parts_are_keywords_or_one_dict(kind: type[ByName]) -> None:
+    rng, nets = np.random.default_rng(0), [ByName(), kind()]
+    nets[1].load_state_dict(nets[0].state_dict())
+    x = {name: rng.random((20, 3), dtype=np.float32) for name in ("left", "right")}
+    expected, found = (cushion.margins(net, (x, np.arange(20) % 2)) for net in nets)
+    assert np.array_equal(found, expected)
+    with pytest.raises(BadInput, match="cannot read examples of parts left"):
+        as_module(nn.Linear(3, 2), {name: torch.from_numpy(part) for name, part in x.items()})
