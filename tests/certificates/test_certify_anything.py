@@ -72,7 +72,7 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
     assert errors.mean() == (named.predict(x[data.y > 0]) != names[data.y[data.y > 0]]).mean()
     path = cushion.certify(named, held, unlabelled=fresh, minutes=0.02).save(tmp_path / "n")
     assert cushion.verify(path, held, unlabelled=fresh, model=named).transfer_replayed
-    with pytest.raises(cushion.BadInput, match="without `answering`"):
+    with pytest.raises(cushion.BadInput, match="`model` and `answering` both say"):
         cushion.verify(path, held, unlabelled=fresh, model=named, answering=lambda _: None)  # type: ignore[arg-type, return-value]
 
 
