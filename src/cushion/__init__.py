@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cushion.compressors.file import load_compressed as load_compressed
     from cushion.compressors.run import compress as compress
     from cushion.data import Dataset as Dataset
+    from cushion.data import as_dataset as as_dataset
     from cushion.data import load as load
     from cushion.data import load_pair as load_pair
     from cushion.errors import BadInput as BadInput

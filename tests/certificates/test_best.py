@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.certificates.test_integer_search import blobs
 from tests.clock import Clock
 
 import cushion
-from cushion.certificates.format.container import unpack
+from cushion.certificates.format.container import pack, unpack
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.search.integer.blueprints import Plan
 from cushion.certificates.search.integer.search import search
@@ -172,3 +173,36 @@ def test_what_no_integer_net_reads_is_refused_with_what_to_do(x: np.ndarray) -> 
     object.__setattr__(data, "x", x)  # whatever else a Dataset may hold
     with pytest.raises(BadInput, match="integer nets do not read yet; certify features"):
         cushion.certify(None, data)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seconds": -1e9},
+        {"seconds": 1e8},
+        {"seconds": "3"},
+        {"tries": -5},
+        {"tries": 10**30},
+        {"tries": 1.5},
+        {"tries": True},
+    ],
+    ids=str,
+)
+def test_a_place_that_no_search_reaches_is_damage(
+    tmp_path: Path, clock: Clock, wrong: dict[str, Any]
+) -> None:
+    """The file is whole and sealed; only its notes are strange."""
+    best = tmp_path / "b.best"
+    cushion.certify(None, blobs(), keep=best, **_QUICK)
+    claim, message = unpack(best.read_bytes())
+    best.write_bytes(pack(replace(claim, made_with=claim.made_with | wrong), message))
+    with pytest.raises(BadInput, match=r"b\.best is no best so far of a search, or was damaged"):
+        cushion.certify(None, blobs(), keep=best, **_QUICK)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_one_example_gives_the_constant_net(kind: type) -> None:
+    x, y = np.ones((1, 5), kind), np.zeros(1, np.int64)
+    made = cushion.certify(None, (x, y), minutes=0.05)
+    assert made.claim.errors == 0
+    assert Decimal("0.9") < made.bound <= 1

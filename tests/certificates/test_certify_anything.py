@@ -47,7 +47,7 @@ def test_a_net_of_any_precision_is_imitated_and_bounded(
 
 def test_a_fitted_classifier_is_imitated(clock: Clock) -> None:
     data, fresh = blobs(), blobs(100, seed=1)
-    fitted = LogisticRegression().fit(data.x.reshape(200, -1) / 255.0, data.y)
+    fitted = LogisticRegression().fit(data.x.reshape(200, -1), data.y)
     certificate = cushion.certify(fitted, data, unlabelled=fresh, minutes=0.02)
     assert certificate.claim.made_with["imitates_a_model"] is True
     assert certificate.claim.transfer.net_fingerprint == (  # type: ignore[union-attr]
@@ -60,7 +60,7 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
 ) -> None:
     """One that knows classes 0 and 2 of three, and one that knows more names than the data hold."""
     data, fresh = blobs(), blobs(100, seed=1)
-    x, some = data.x.reshape(200, -1) / 255.0, data.y != 1
+    x, some = data.x.reshape(200, -1), data.y != 1
     fitted = LogisticRegression().fit(x[some], data.y[some])
     path = cushion.certify(fitted, data, unlabelled=fresh, minutes=0.02).save(tmp_path / "f")
     assert cushion.verify(path, data, unlabelled=fresh, model=fitted).transfer_replayed
@@ -72,7 +72,7 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
     assert errors.mean() == (named.predict(x[data.y > 0]) != names[data.y[data.y > 0]]).mean()
     path = cushion.certify(named, held, unlabelled=fresh, minutes=0.02).save(tmp_path / "n")
     assert cushion.verify(path, held, unlabelled=fresh, model=named).transfer_replayed
-    with pytest.raises(cushion.BadInput, match="give one of them"):
+    with pytest.raises(cushion.BadInput, match="`model` and `answering` both say"):
         cushion.verify(path, held, unlabelled=fresh, model=named, answering=lambda _: None)  # type: ignore[arg-type, return-value]
 
 

@@ -30,7 +30,7 @@ def wide():
 def fitted():
     data = load("digits")
     rows = slice(0, None, 5)
-    return LogisticRegression(max_iter=20).fit(data.x[rows].reshape(-1, 64) / 255.0, data.y[rows])
+    return LogisticRegression(max_iter=20).fit(data.x[rows].reshape(-1, 64), data.y[rows])
 """
 
 

@@ -27,6 +27,7 @@ from torch.utils.data import (
 )
 from torch.utils.data import Dataset as TorchDataset
 
+import cushion
 from cushion.data import Dataset, as_dataset, load, load_pair
 from cushion.errors import BadInput
 
@@ -34,6 +35,8 @@ M = 70
 X = np.random.default_rng(0).random((M, 3), dtype=np.float32)
 Y = np.arange(M) % 3
 NAMED = Dataset("named", X, Y, 3)
+OBJECTS = np.empty(M, object)
+OBJECTS[:] = list(X)
 
 
 class Rows(TorchDataset):  # type: ignore[type-arg]
@@ -111,6 +114,7 @@ def test_two_arguments_make_a_dataset() -> None:
     assert (found.name, found.classes, found.fingerprint) == ("data", 3, NAMED.fingerprint)
     assert Dataset(X, Y, name="mine", classes=7).classes == 7
     assert Dataset(x=X, y=Y).name == "data"
+    assert Dataset(x=X, y=Y, classes=7).classes == 7
     assert Dataset(name="n", x=X, y=Y, classes=3, history=("h",)).history == ("h",)
     for bad in ((X,), (X, Y, 3), ("n", X, Y)):
         with pytest.raises(TypeError):
@@ -253,6 +257,8 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
         (None, "not NoneType"),
         ((X, Y[:5]), "x has 70 rows but y has 5"),
         (([[1.0], [1.0, 2.0]], [0, 1]), "examples of different shapes"),
+        ((X.astype(object), Y), r"x is an object array .of float.; convert it with x.astype"),
+        ((OBJECTS, Y), r"x is an object array of arrays; convert it with np\.stack\(x\)"),
         ((torch.zeros(2, 2).to_sparse(), [0, 1]), "give a dense tensor"),
         (Bunch(data=X), "not both data and target"),
         (frame().rename(columns={"label": "kind"}), "\\(a, kind, b, c\\)"),
@@ -353,3 +359,78 @@ def test_hugging_faces_dataset() -> None:
         as_dataset(Table(ragged, dict.fromkeys(ragged, value("list"))))
     with pytest.raises(BadInput, match="only columns of text beside label"):
         as_dataset(Table({"text": text, "label": y}, {"text": value("string"), "label": value("")}))
+
+
+def test_held_out_columns_are_read_by_their_names() -> None:
+    sample = as_dataset(frame())
+    assert sample.columns == ("a", "b", "c")
+    backwards = frame()[frame().columns[::-1]]
+    x = backwards.drop(columns="label")
+    for held in (backwards, as_dataset(backwards), (x, Y), Dataset(x, Y)):
+        found = as_dataset(held, like=sample)
+        assert np.array_equal(found.x, X)
+        assert found.columns == sample.columns
+    assert np.array_equal(as_dataset((X[:, ::-1], Y), like=sample).x, X[:, ::-1]), "no names"
+    for other, odd in (
+        (frame().rename(columns={"b": "d"}), "b, d differ"),
+        (frame().drop(columns="b"), "b differ"),
+    ):
+        with pytest.raises(BadInput, match=f"columns are not those of the sample .{odd}"):
+            as_dataset(other, like=sample)
+    assert sample.select(np.arange(3), "three").columns == sample.columns
+
+
+def test_rows_that_pandas_calls_by_other_names_are_refused() -> None:
+    x, y = frame().drop(columns="label"), frame()["label"]
+    other = "x and y have different row indexes; give y.loc"
+    for pair in ((x[::-1], y), (x, y[::-1]), (x[10:20], y[20:30].to_frame())):
+        with pytest.raises(BadInput, match=other):
+            as_dataset(pair)
+    with pytest.raises(BadInput, match=other):
+        as_dataset(Bunch(data=x[::-1], target=y))
+    with pytest.raises(BadInput, match=other):
+        Dataset(x[::-1], y)
+    assert np.array_equal(as_dataset((x[::-1], y[::-1])).y, Y[::-1])
+    assert np.array_equal(as_dataset((x[10:].reset_index(drop=True), y[10:])).x, X[10:])
+
+
+def test_a_table_without_a_label_says_what_to_type() -> None:
+    wide = pd.DataFrame(np.zeros((4, 20)), columns=[f"p{at}" for at in range(20)]).assign(digit=0)
+    with pytest.raises(BadInput, match=r"p9, ..., digit.; say which one it is: ") as caught:
+        as_dataset(wide)
+    code = str(caught.value).rpartition(": ")[2]
+    assert code == "cushion.as_dataset(data, label_column='digit')"
+    found = eval(code, {"cushion": cushion, "data": wide})
+    assert found.columns == tuple(f"p{at}" for at in range(20))
+
+
+class Transformed(Table):
+    """datasets.Dataset behind set_transform: its features stay, its rows are what that makes."""
+
+    def __init__(self, columns: dict[str, Any], features: dict[str, Any], make: Any) -> None:
+        super().__init__(columns, features)
+        self.make, self.format = make, {"type": "custom"}
+
+    def __getitem__(self, at: Any) -> Any:
+        row = {name: [column[at]] for name, column in self.columns.items()}
+        return {name: made[0] for name, made in self.make(row).items()}
+
+
+Transformed.__name__, Transformed.__module__ = "Dataset", "datasets.arrow_dataset"
+
+
+@pytest.mark.parametrize("label", ["label", "labels", "fine"])
+@pytest.mark.parametrize("kind", [ClassLabel(dtype="int64"), value("int64")], ids=["class", "int"])
+def test_a_transform_may_rename_the_label(label: str, kind: Any) -> None:
+    columns = {"image": X, "fine": Y}
+
+    def make(batch: dict[str, Any]) -> dict[str, Any]:
+        return {"pixel_values": [torch.from_numpy(x) for x in batch["image"]], label: batch["fine"]}
+
+    data = Transformed(columns, {"image": value("list"), "fine": kind}, make)
+    if label == "fine" and kind.__class__ is not ClassLabel:
+        with pytest.raises(BadInput, match=r"pixel_values, fine.*label_column='fine'"):
+            as_dataset(data)
+        assert as_dataset(data, label_column="fine").fingerprint == NAMED.fingerprint
+    else:
+        assert as_dataset(data).fingerprint == NAMED.fingerprint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from torch import Tensor, fx, nn
 
+import cushion
 from cushion.certificates.answers import answer, fingerprint_net, score
-from cushion.errors import BadInput, Unsupported
+from cushion.errors import BadInput, Remark, Unsupported
 from cushion.nets.calling import call, evaluating, place, precision, suited
 from cushion.nets.classifier import Logits, answers_only, as_module, kind_of, normalised, remarks
 from cushion.nets.fitted import Fitted
@@ -417,3 +419,53 @@ def test_what_scikit_learn_cannot_answer_is_said() -> None:
     ovo = SVC(decision_function_shape="ovo").fit(x, y)
     with pytest.raises(BadInput, match="break_ties"):
         score(ovo, np.concatenate([x, x + 0.1]))
+
+
+def test_labels_from_one_that_fit_the_net_unshifted_are_doubted() -> None:
+    """Class 0 is missing in the sample, and the net knows it."""
+    x, y = X.reshape(40, 16), np.arange(40) % 2 + 1
+    net = nn.Linear(16, 3)
+    said = r"gives 3 scores, and labels 1 to 2 .*give cushion.Dataset\(x, y, classes=3\)"
+    for ask in (cushion.measure, cushion.bounds, lambda f, d: cushion.certify(f, d, minutes=0.01)):
+        with pytest.warns(Remark, match=said):
+            ask(net, (x, y))
+    for model, data in (
+        (net, cushion.Dataset(x, y, classes=3)),
+        (nn.Linear(16, 2), (x, y)),
+        (LogisticRegression().fit(x, np.arange(40) % 3), (x, y)),  # matched by its classes_
+    ):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            cushion.measure(model, data, only="margins")
+        assert not [one for one in seen if "and labels 1 to" in str(one.message)]
+
+
+class ByName(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(3, 2)
+
+    def forward(self, left: Tensor, right: Tensor | None = None) -> Tensor:
+        return self.net(left if right is None else left - right)  # type: ignore[no-any-return]
+
+
+class ByDict(ByName):
+    def forward(self, batch: dict[str, Tensor], scale: float = 2.0) -> Tensor:  # type: ignore[override]
+        return ByName.forward(self, **batch)
+
+
+class ByAny(ByName):
+    def forward(self, first: Tensor | None = None, **parts: Tensor) -> Tensor:  # type: ignore[override]
+        assert first is None
+        return ByName.forward(self, **parts)
+
+
+@pytest.mark.parametrize("kind", [ByName, ByDict, ByAny])
+def test_named_parts_are_keywords_or_one_dict(kind: type[ByName]) -> None:
+    rng, nets = np.random.default_rng(0), [ByName(), kind()]
+    nets[1].load_state_dict(nets[0].state_dict())
+    x = {name: rng.random((20, 3), dtype=np.float32) for name in ("left", "right")}
+    expected, found = (cushion.margins(net, (x, np.arange(20) % 2)) for net in nets)
+    assert np.array_equal(found, expected)
+    with pytest.raises(BadInput, match="cannot read examples of parts left"):
+        as_module(nn.Linear(3, 2), {name: torch.from_numpy(part) for name, part in x.items()})

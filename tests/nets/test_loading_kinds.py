@@ -250,4 +250,4 @@ def test_remarks_say_how_a_net_is_read(mine: Path) -> None:
 def test_an_archive_that_is_no_program_stays_unread(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.pt", "w") as archive:
         archive.writestr("a/data.pkl", b"")
-    assert "holds weights without a net" in refusal(tmp_path / "a.pt")
+    assert "is not a plain state dict (it is damaged" in refusal(tmp_path / "a.pt")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.elsewhere import PLACE, Elsewhere, ElsewhereTensor, moved, narrow
-from tests.nets.test_elsewhere import DATA, make
+from tests.nets.test_elsewhere import DATA, QUICK, make
 
 import cushion
 from cushion.certificates.answers import answer
@@ -62,7 +62,7 @@ def test_answers_and_evaluation_stay_there(kind: str) -> None:
 def test_a_traced_net_is_held_on_the_cpu_and_it_is_said(kind: str, family: str) -> None:
     net = make(kind)
     there = moved(net)
-    how: dict[str, Any] = {"only": family, "way": "trace"}
+    how: dict[str, Any] = {"only": family, "way": "trace", "spectra": False, **QUICK}
     with pytest.warns(Remark, match="META knows no float64, so what looks inside") as said:
         found = cushion.measure(there, DATA, **how).to_json()
     assert sum("META" in str(one.message) for one in said) == 1
@@ -73,9 +73,11 @@ def test_a_traced_net_is_held_on_the_cpu_and_it_is_said(kind: str, family: str) 
 def test_bounds_and_compressors_work_too() -> None:
     net = make("dense")
     with pytest.warns(Remark, match="knows no float64"):
-        assert cushion.bounds(moved(net), DATA).to_json() == cushion.bounds(net, DATA).to_json()
-    found = [cushion.compress(one, DATA, method="low-rank", k=1) for one in (moved(net), net)]
-    assert found[0].summary.to_json() == found[1].summary.to_json()
+        few = cushion.BoundOptions(noisy_draws=8, **QUICK)
+        found = [cushion.bounds(one, DATA, options=few).to_json() for one in (moved(net), net)]
+    assert found[0] == found[1]
+    small = [cushion.compress(one, DATA, method="low-rank", k=1) for one in (moved(net), net)]
+    assert small[0].summary.to_json() == small[1].summary.to_json()
 
 
 def test_hooks_see_a_copy_at_home() -> None:

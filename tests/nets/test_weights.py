@@ -132,6 +132,10 @@ def test_missing_and_foreign_files(tmp_path: Path, saved: Path) -> None:
     assert "w.pt does not exist" in refusal(tmp_path / "w.pt")
     torch.save({"w": torch.zeros(3)}, tmp_path / "w.pt")
     assert "holds weights without a net; give file.py:factory" in refusal(tmp_path / "w.pt")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    said = refusal(tmp_path / "whole.pt")
+    assert "it holds torch.nn.modules.linear.Linear: a whole net, or a pickle with code" in said
+    assert "save it again with torch.save(net.state_dict(), ...), and give file.py:factory" in said
     assert "w.py does not exist" in refusal(tmp_path / "w.py")
     assert "goes with file.py:factory" in (said := refusal(saved, weights=saved))
     assert said.endswith("leave it out")

@@ -24,6 +24,7 @@ from cushion.data.files import check_regular
 from cushion.errors import BadInput, Malformed
 
 _MOST_BYTES = 2**26  # of a certificate file
+_MOST_TRIES, _MOST_SECONDS = 10**9, 1e7  # of a search
 Tell = Callable[[str], None]
 
 
@@ -34,6 +35,15 @@ def tell_nobody(sentence: str) -> None:
 def identify(**what: Any) -> str:
     """sha256 of what makes a search the same search: data, options, the net that it imitates."""
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+def _place(tries: Any, seconds: Any) -> Place:
+    """How far the search was; Malformed for numbers that no search has."""
+    if type(tries) is not int or type(seconds) not in (int, float):
+        raise Malformed("tries and seconds must be numbers")
+    if not (0 <= tries <= _MOST_TRIES and 0 <= seconds <= _MOST_SECONDS):
+        raise Malformed("no search makes so many tries or takes so long")
+    return Place(tries, float(seconds))
 
 
 def is_best(path: Path) -> bool:
@@ -83,7 +93,7 @@ class BestFile:
                 tell_another(self.path, self.tell)
                 return None
             net = decode(message, claim.bits)
-            place = Place(int(claim.made_with["tries"]), float(claim.made_with["seconds"]))
+            place = _place(claim.made_with["tries"], claim.made_with["seconds"])
         except (Malformed, OSError, AssertionError, KeyError, TypeError, ValueError):
             raise BadInput(
                 f"{self.path} is no best so far of a search, or was damaged; move it away, as this "

@@ -16,6 +16,7 @@ from cushion.data.labels import Names, read_labels
 from cushion.data.rows import count_repeated
 from cushion.data.standardised import find_standardised
 from cushion.data.streaming import pieces
+from cushion.data.tables import from_pair
 from cushion.data.values import KINDS, as_inputs_array
 from cushion.errors import BadInput, remark
 
@@ -58,7 +59,8 @@ class Dataset:
     part of an input. y: [m] int64 in 0..classes-1; labels[k] is the source's label of class k (None
     where labels were classes already). `history` records, in order, every seeded step (split,
     corruption) that made these rows from the named source; `notes` what a person should know of how
-    they were read. Arrays may be memory-mapped; nothing here copies x.
+    they were read; `columns` the names of x's columns, where a table has some. Arrays may be
+    memory-mapped; nothing here copies x.
 
     `Dataset(x, y, name=..., classes=...)` takes what `as_dataset` takes in a pair: other floats
     become float32, and labels are mapped and that is said. `Dataset(name, x, y, classes)` takes
@@ -72,6 +74,7 @@ class Dataset:
     history: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Names | None = None
+    columns: tuple[str, ...] = ()
 
     @overload
     def __init__(
@@ -82,6 +85,7 @@ class Dataset:
         name: str = ...,
         classes: int | None = ...,
         notes: tuple[str, ...] = ...,
+        columns: tuple[str, ...] = ...,
     ) -> None: ...
 
     @overload
@@ -94,10 +98,11 @@ class Dataset:
         history: tuple[str, ...] = ...,
         notes: tuple[str, ...] = ...,
         labels: Names | None = ...,
+        columns: tuple[str, ...] = ...,
     ) -> None: ...
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        ready = isinstance(given[0], str) if given else named.get("classes") is not None
+        ready = isinstance(given[0], str) if given else {"name", "classes"} <= set(named)
         order = _names(self) if ready else ["x", "y"]
         values = dict(zip(order, given, strict=False)) | named
         if len(values) < len(given) + len(named) or not {"x", "y"} <= set(values):
@@ -199,15 +204,22 @@ def _names(data: Dataset) -> list[str]:
 
 
 def _read(
-    x: Any, y: Any, name: str = "data", classes: int | None = None, notes: tuple[str, ...] = ()
+    x: Any,
+    y: Any,
+    name: str = "data",
+    classes: int | None = None,
+    notes: tuple[str, ...] = (),
+    columns: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """The fields of a Dataset, from inputs and labels of any kind; what was changed is told."""
-    found, rounded = as_inputs_array(x, f"{name}: x")
-    (numbered,), labels = read_labels([y], [f"{name}: y"], classes)
+    pair = from_pair(x, y)
+    found, rounded = as_inputs_array(pair.x, f"{name}: x")
+    (numbered,), labels = read_labels([pair.y], [f"{name}: y"], classes)
     notes = (*notes, *(text for text in (rounded, labels.remark) if text))
     remark(*notes)
     kept = {"name": name, "x": found, "y": numbered, "classes": labels.classes}
-    return {**kept, "notes": notes, "labels": labels.names}
+    named = {"labels": labels.names, "columns": columns or pair.columns}
+    return {**kept, **named, "notes": notes}
 
 
 def _is_finite(rows: NDArray[Any]) -> bool:

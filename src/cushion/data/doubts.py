@@ -1,6 +1,10 @@
-"""What makes a person look again: a net that errs far too much on the data it was trained on."""
+"""What makes a person look again: a net that errs far too much on the data it was trained on, and
+labels whose numbering does not look like the net's.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 _SCALED = "is the input scaled as in training? See docs/preprocessing.md"
 _NEAR = 0.9  # of the error of guessing
@@ -26,3 +30,21 @@ def doubts_about_error(error: float, classes: int, stated: float | None = None) 
     if error >= _NEAR * guessing and not known:
         return [f"{own}, as guessing would ({100 * guessing:.1f} %): {_SCALED}"]
     return []
+
+
+def doubts_about_labels(labels: Sequence[int | str] | None, scores: int) -> list[str]:
+    """A doubt about labels 1 to K that were taken as classes 0 to K - 1, where the net gives K + 1
+    scores, so that the labels as they were written fit it exactly; or none.
+
+    >>> doubts_about_labels((1, 2, 3), 4)[0][:60]
+    'the net gives 4 scores, and labels 1 to 3 were taken as clas'
+    >>> doubts_about_labels((1, 2, 3), 3), doubts_about_labels(None, 4)
+    ([], [])
+    """
+    if labels is None or tuple(labels) != tuple(range(1, scores)):
+        return []
+    taken = f"labels 1 to {scores - 1} were taken as classes 0 to {scores - 2}"
+    how = f"if class 0 is only missing here, give cushion.Dataset(x, y, classes={scores})"
+    return [
+        f"the net gives {scores} scores, and {taken}: every right answer may count as wrong; {how}"
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -34,21 +35,24 @@ def as_dataset(
     Bunch, or a dict of arrays with one of labels. `label_column`: which one that is, where its name
     does not say it.
 
-    like: the sample beside which these are held out: its labels say which class each label is. What
-    was changed on the way in stands in `notes`, and is told as a warning.
+    like: the sample beside which these are held out: its labels say which class each label is, and
+    its columns, where both have names, in which order these are read. What was changed on the way
+    in stands in `notes`, and is told as a warning.
     """
     if isinstance(data, (str, PathLike)):
         data = sources.load(data)
     if isinstance(data, Dataset):
-        return data if like is None or like.labels == data.labels else _renumbered(data, like)
+        return data if like is None else _renumbered(_aligned(data, like), like)
     found = _examples(data, label_column)
     if like is None:
-        return Dataset(found.x, found.y, name=found.name, notes=found.notes)
+        named: Any = {"name": found.name, "notes": found.notes, "columns": found.columns}
+        return Dataset(found.x, found.y, **named)
     x, rounded = as_inputs_array(found.x, f"{found.name}: x")
     y = read_like(found.y, f"{found.name}: y", Labels(like.classes, like.labels))
     notes = (*found.notes, *([rounded] if rounded else []))
     remark(*notes)
-    return Dataset(found.name, x, y, like.classes, (), notes, like.labels)
+    read = Dataset(found.name, x, y, like.classes, (), notes, like.labels, found.columns)
+    return _aligned(read, like)
 
 
 def load_pair(data: AnyData) -> tuple[Dataset, Dataset | None]:
@@ -71,10 +75,25 @@ def _is_split(data: Any) -> bool:
 
 def _renumbered(data: Dataset, like: Dataset) -> Dataset:
     """The same examples, with the class that each label of their source is in the sample."""
+    if like.labels == data.labels:
+        return data
     own = range(data.classes) if data.labels is None else data.labels
     known = Labels(like.classes, like.labels)
     y = known.number(np.array(own)[data.y], f"{data.name}: y")
-    return Dataset(data.name, data.x, y, like.classes, data.history, data.notes, like.labels)
+    return replace(data, y=y, classes=like.classes, labels=like.labels)
+
+
+def _aligned(data: Dataset, like: Dataset) -> Dataset:
+    """The same examples with their columns in the sample's order, where both have names."""
+    own, wanted = data.columns, like.columns
+    if not own or not wanted or own == wanted:
+        return data
+    if sorted(own) != sorted(wanted) or len(set(own)) < len(own):
+        odd = sorted(set(own) ^ set(wanted)) or sorted(own)
+        said = f"{data.name}: its columns are not those of the sample ({', '.join(odd[:6])} differ)"
+        raise BadInput(f"{said}; give both the same columns under the same names")
+    order = [own.index(name) for name in wanted]
+    return replace(data, x=data.x[:, order], columns=wanted)
 
 
 def _examples(data: Any, label_column: str | None) -> Examples:
@@ -101,7 +120,7 @@ def _examples(data: Any, label_column: str | None) -> Examples:
     if isinstance(data, (tuple, list)):
         if len(data) != 2:
             raise BadInput(f"data must be {_TAKEN}, not {len(data)} parts")
-        return Examples(tables.inputs_of(data[0]), tables.labels_of(data[1]))
+        return tables.from_pair(data[0], data[1])
     if hasattr(data, "ndim") or not hasattr(data, "__getitem__"):
         raise BadInput(f"data must be {_TAKEN}, not {type(data).__name__}")
     return loaders.from_dataset(data, label_column)

@@ -11,15 +11,19 @@ from cushion.errors import BadInput
 
 # Names that a column of labels goes by, in the order in which they are tried.
 LABEL_NAMES = ("label", "labels", "y", "target", "class")
+_MOST = 12  # columns that a sentence names
 
 
 class Examples(NamedTuple):
-    """Inputs (arrays or a dict of them) and labels as they were found; what to say about it."""
+    """Inputs (arrays or a dict of them) and labels as they were found; what to say about it;
+    columns: the names of the inputs' columns, where they come from a table.
+    """
 
     x: Any
     y: Any
     name: str = "data"
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def is_a(data: object, library: str, kind: str) -> bool:
@@ -33,7 +37,8 @@ def is_a(data: object, library: str, kind: str) -> bool:
 def label_column(columns: Iterable[Any], asked: str | None, what: str) -> Any:
     """The column that holds the labels: the one asked for, or the first with a usual name."""
     known = list(columns)
-    listed = ", ".join(map(str, known)) or "none"
+    shown = known if len(known) <= _MOST else [*known[: _MOST - 2], "...", known[-1]]
+    listed = ", ".join(map(str, shown)) or "none"
     if asked is not None:
         if asked not in known:
             raise BadInput(f"`label_column` = {asked} is not a column of {what}: it has {listed}")
@@ -42,7 +47,8 @@ def label_column(columns: Iterable[Any], asked: str | None, what: str) -> Any:
     if len(found) != 1:
         several = f"several columns that may be labels ({', '.join(found)})"
         none = f"no column called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]} ({listed})"
-        how = "say which one it is with `label_column`"
+        guess = (found or known or ["label"])[-1]
+        how = f"say which one it is: cushion.as_dataset(data, label_column={guess!r})"
         raise BadInput(f"{what} has {several if found else none}; {how}")
     return found[0]
 

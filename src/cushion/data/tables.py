@@ -20,13 +20,35 @@ def from_bunch(data: Any) -> Examples:
     if "data" not in data or "target" not in data:
         listed = ", ".join(map(str, data))
         raise BadInput(f"this Bunch has {listed}, but not both data and target; give (x, y)")
-    return Examples(inputs_of(data["data"]), data["target"])
+    return from_pair(data["data"], data["target"])
+
+
+def from_pair(x: Any, y: Any) -> Examples:
+    """Inputs and labels, each a table or column of pandas or anything else.
+
+    BadInput where both have row indexes that do not say the same rows.
+    """
+    rows = [part.index for part in (x, y) if _has_index(part)]
+    if len(rows) == 2 and not rows[0].equals(rows[1]):
+        numbered = any(index.tolist() == list(range(len(index))) for index in rows)
+        if not numbered or set(rows[0]) == set(rows[1]):
+            how = "give y.loc[x.index], or both after .reset_index(drop=True)"
+            raise BadInput(f"x and y have different row indexes; {how}")
+    return Examples(inputs_of(x), labels_of(y), columns=_columns_of(x))
+
+
+def _has_index(part: Any) -> bool:
+    return is_a(part, "pandas", "DataFrame") or is_a(part, "pandas", "Series")
+
+
+def _columns_of(x: Any) -> tuple[str, ...]:
+    return tuple(map(str, x.columns)) if is_a(x, "pandas", "DataFrame") else ()
 
 
 def from_frame(data: Any, asked: str | None) -> Examples:
     """The label column, and all others as the inputs."""
     column = label_column(data.columns, asked, "this DataFrame")
-    return Examples(inputs_of(data.drop(columns=[column])), labels_of(data[column]))
+    return from_pair(data.drop(columns=[column]), data[column])
 
 
 def inputs_of(x: Any) -> Any:
@@ -67,16 +89,21 @@ def labels_of(y: Any) -> Any:
 def from_hugging_face(data: Any, asked: str | None) -> Examples:
     """Columns of numbers; those of text are left out and named.
 
-    The label is `label_column`, or the only column of kind ClassLabel, or has a usual name. Columns
-    of single numbers become one matrix; anything else stays a dict by column.
+    The label is `label_column`, or the only column of kind ClassLabel, or has a usual name, among
+    what a transform yields where there is one. Columns of single numbers become one matrix;
+    anything else stays a dict by column.
     """
     what = "this datasets.Dataset"
+    transformed = (getattr(data, "format", None) or {}).get("type") == "custom"
     kinds = {name: type(kind).__name__ for name, kind in data.features.items()}
     classes = [name for name, kind in kinds.items() if kind == "ClassLabel"]
     column = classes[0] if asked is None and len(classes) == 1 else None
+    if transformed:  # row by row; a transform may drop or rename the column
+        yielded = data[0] if column is not None and len(data) else {}
+        return from_dataset(data, column if column in yielded else asked)
     column = column or label_column(kinds, asked, what)
-    if (getattr(data, "format", None) or {}).get("type") == "custom" or "Image" in kinds.values():
-        return from_dataset(data, column)  # a transform, or pictures: row by row
+    if "Image" in kinds.values():
+        return from_dataset(data, column)
     text = [name for name in kinds if name != column and _is_text(data.features[name])]
     numbers = [name for name in kinds if name not in {column, *text}]
     if not numbers:
@@ -84,9 +111,10 @@ def from_hugging_face(data: Any, asked: str | None) -> Examples:
         raise BadInput(f"{what} has only columns of text beside {column}; {how}")
     notes = (f"columns of text are left out: {', '.join(text)}",) if text else ()
     table = data.select_columns([*numbers, column]).with_format("numpy")
-    joined = _columns(table, numbers, column)
+    joined, columns = _columns(table, numbers, column), ()
     x, y = split_labels(joined, column, what)
     if isinstance(x, dict) and all(values.ndim == 1 for values in x.values()):
+        columns = tuple(x)
         x = np.stack(list(x.values()), axis=1).astype(np.float64)
     elif isinstance(x, dict) and (single := [name for name, a in x.items() if a.ndim == 1]):
         x = {name: values for name, values in x.items() if name not in single}
@@ -94,7 +122,7 @@ def from_hugging_face(data: Any, asked: str | None) -> Examples:
         x = next(iter(x.values())) if len(x) == 1 else x
     elif not isinstance(x, dict) and x.ndim == 1:
         x = x[:, None]
-    return Examples(x, y, "data", notes)
+    return Examples(x, y, "data", notes, columns)
 
 
 def _is_text(feature: Any) -> bool:

@@ -45,7 +45,10 @@ def as_array(values: Any, where: str) -> NDArray[Any]:
         array = np.asarray(values)
     except (ValueError, TypeError):
         array = np.empty(0, object)
-    if array.dtype == object and _is_ragged(values):
+    if array.dtype == object and array.ndim < 2 and _is_ragged(values):
+        shapes = {np.shape(value) for value in values} if isinstance(values, np.ndarray) else ()
+        if len(shapes) == 1:
+            raise BadInput(f"{where} is an object array of arrays; convert it with np.stack(x)")
         how = "give them one size (crop, resize, or pad to one length)"
         raise BadInput(f"{where} has examples of different shapes; {how}")
     return array
@@ -62,6 +65,9 @@ def as_inputs_array(values: Any, where: str) -> tuple[NDArray[Any], str]:
         return _as_float32(x, where)
     if x.dtype == np.int32:
         return x.astype(np.int64), ""
+    if x.dtype == object and x.size:
+        of = f"an object array (of {type(x.flat[0]).__name__})"
+        raise BadInput(f"{where} is {of}; convert it with x.astype('float32')")
     if x.dtype not in KINDS:
         raise BadInput(f"{where} is {_kind(x)}; {_HOW}")
     return x.astype(x.dtype.newbyteorder("="), copy=False), ""

@@ -29,7 +29,21 @@ def as_floats(x: NDArray[Any]) -> Tensor:
     """
     # torch warns about memory-mapped, read-only rows
     batch = torch.from_numpy(np.require(x, requirements="W"))
-    return batch.float().div_(255) if batch.dtype == torch.uint8 else batch.clone()
+    if batch.dtype != torch.uint8:
+        return batch.clone()
+    floats = batch.float().div_(255)
+    floats.cushion_bytes = True  # type: ignore[attr-defined]
+    return floats
+
+
+def was_bytes(batch: Batch | None) -> bool:
+    """Whether `as_floats` made this very tensor of uint8; what is computed from it does not say."""
+    return getattr(batch, "cushion_bytes", False) is True
+
+
+def as_bytes(x: Tensor) -> Tensor:
+    """The uint8 values that `as_floats` divided by 255, exactly."""
+    return (x * 255).round().to(torch.uint8)
 
 
 def as_batch(x: NDArray[Any]) -> Batch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,15 +68,32 @@ def suited(model: nn.Module, x: Any) -> Any:
 
 
 def call(model: nn.Module, x: Any) -> Any:
-    """What the net returns on a batch: named parts are passed as keywords, one tensor as the
-    argument that the net itself calls its main input (Hugging Face), or as the first one.
+    """What the net returns on a batch: named parts are passed as keywords, or as one dict to a net
+    that takes one argument and none of their names; one tensor as the argument that the net itself
+    calls its main input (Hugging Face), or as the first one.
     """
     if isinstance(x, Mapping):
-        return model(**{name: suited(model, part) for name, part in x.items()})
+        parts = {name: suited(model, part) for name, part in x.items()}
+        return model(parts) if _takes_a_dict(model, parts) else model(**parts)
     main = getattr(model, "main_input_name", None)
     if isinstance(main, str) and main in inspect.signature(model.forward).parameters:
         return model(**{main: suited(model, x)})
     return model(suited(model, x))
+
+
+def _takes_a_dict(model: nn.Module, names: Collection[str]) -> bool:
+    """Whether its forward has exactly one argument that it needs, and takes none of the names."""
+    try:
+        taken = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):  # some callables of C do not say
+        return False
+    if any(one.kind is one.VAR_KEYWORD or one.name in names for one in taken):
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        one for one in taken if one.default is one.empty and one.kind is not one.VAR_POSITIONAL
+    ]
+    return len(needed) == 1 and needed[0].kind in by_place
 
 
 @contextmanager

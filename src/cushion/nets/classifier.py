@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from cushion.errors import BadInput
-from cushion.nets.batches import Batch
+from cushion.data.doubts import doubts_about_labels
+from cushion.errors import BadInput, remark
+from cushion.nets.batches import Batch, was_bytes
 from cushion.nets.calling import call, evaluating, precision, refusing_misfits
 from cushion.nets.fitted import Fitted, is_fitted
 from cushion.nets.normalise import Constants, Normalise, Normalised, constants, normalise_words
@@ -69,12 +70,13 @@ def as_module(
     """The model as a module whose forward maps a batch to scores [B, classes ≥ 2].
 
     rows: a few examples, on which the model is tried once to see what it returns; without them only
-    wrappers are taken off. A plain module that gives such rows comes back as it is. classes: of the
-    data, to tell the scores from other outputs; labels: the data's own of these, to number those of
-    a fitted classifier alike. The model is not changed, nor its mode: run what
-    comes back inside `evaluating`. BadInput for what is no classifier.
+    wrappers are taken off. A fitted classifier gets rows that `as_batch` made of uint8 undivided,
+    unless constants stand before it (`normalised`). A plain module that gives such rows comes back
+    as it is. classes: of the data, to tell the scores from other outputs; labels: the data's own of
+    these, to number those of a fitted classifier alike. The model is not changed, nor its mode: run
+    what comes back inside `evaluating`. BadInput for what is no classifier.
     """
-    module = unwrapped(model, classes, labels)
+    module = unwrapped(model, classes, labels, of_bytes=was_bytes(rows))
     lazy = [name for name, value in module.named_parameters() if is_lazy(value)]
     if lazy:
         said = f"parameter {lazy[0]} has no values yet (its layer is lazy)"
@@ -89,6 +91,8 @@ def as_module(
         reading = find_scores(found, len(batch), classes)
         if reading.single and isinstance(rows, Tensor) and _is_chance(module, rows, reading):
             reading = replace(reading, chance=True)
+        if not _is_of_scikit_learn(module):  # its classes are matched to the labels
+            remark(*doubts_about_labels(labels, reading.scores(found).shape[1]))
     named = isinstance(rows, Mapping) or hasattr(module, "main_input_name")
     native = precision(module) == torch.float32 or not batch.is_floating_point()
     if reading == Reading() and not named and native and not answers_only(module):
@@ -97,25 +101,31 @@ def as_module(
 
 
 def unwrapped(
-    model: Any, classes: int | None = None, labels: Sequence[int | str] | None = None
+    model: Any,
+    classes: int | None = None,
+    labels: Sequence[int | str] | None = None,
+    *,
+    of_bytes: bool = False,
 ) -> nn.Module:
     """The module inside compiled and parallel wrappers, or one around a fitted classifier, whose
-    classes are numbered as these data number theirs.
+    classes are numbered as these data number theirs; of_bytes: whether the data are uint8.
     """
     while isinstance(model, nn.Module) and isinstance(
         inside := getattr(model, "_orig_mod", None) or _parallel(model), nn.Module
     ):
         model = inside
+    if isinstance(model, Logits) and isinstance(model.inner, Fitted):
+        model = model.inner
     if isinstance(model, Fitted) and classes is not None:
-        return Fitted(model.model, classes, labels)
+        return Fitted(model.model, classes, labels, of_bytes=of_bytes)
     if isinstance(model, Normalised) and isinstance(model.inner, Fitted):
         return Normalised(unwrapped(model.inner, classes, labels), model.mean, model.std)
     if isinstance(model, nn.Module):
         return model
     if is_fitted(model):
-        return Fitted(model, classes, labels)
+        return Fitted(model, classes, labels, of_bytes=of_bytes)
     if isinstance(inside := getattr(model, "module", None), nn.Module):  # what load_net returned
-        return unwrapped(inside, classes, labels)
+        return unwrapped(inside, classes, labels, of_bytes=of_bytes)
     kind = model.__name__ if isinstance(model, type) else type(model).__name__
     said = f"the net must be a torch.nn.Module or a fitted scikit-learn classifier, not a {kind}"
     way = "; call the class to make one" if isinstance(model, type) else ""
@@ -191,6 +201,10 @@ def remarks(scores: Tensor, module: nn.Module) -> tuple[str, ...]:
 def _parallel(model: nn.Module) -> nn.Module | None:
     kinds = (nn.DataParallel, nn.parallel.DistributedDataParallel)
     return model.module if isinstance(model, kinds) else None
+
+
+def _is_of_scikit_learn(module: nn.Module) -> bool:
+    return isinstance(module.inner if isinstance(module, Normalised) else module, Fitted)
 
 
 def is_program(model: nn.Module) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from cushion.errors import BadInput
+from cushion.nets.batches import as_bytes
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
@@ -41,7 +42,9 @@ def is_fitted(model: Any) -> bool:
 class Fitted(nn.Module):
     """decision_function, or where there is none predict_proba, as rows of class scores.
 
-    Inputs are flattened to [B, features] where it was fitted so. Classes are numbered as the data
+    It gets the numbers of the data: floats and whole numbers as they are, and with `of_bytes` (the
+    batches are uint8 / 255) the uint8 values again. Inputs are flattened to [B, features] where it
+    was fitted so. Classes are numbered as the data
     number them: by the data's own `labels` of their classes where those are known, else by number;
     without `classes`, in sorted order. BadInput where they cannot be matched.
     """
@@ -49,10 +52,16 @@ class Fitted(nn.Module):
     answers_only = True
 
     def __init__(
-        self, model: Any, classes: int | None = None, labels: Sequence[int | str] | None = None
+        self,
+        model: Any,
+        classes: int | None = None,
+        labels: Sequence[int | str] | None = None,
+        *,
+        of_bytes: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
+        self.of_bytes = of_bytes
         known = [_plain(one) for one in np.asarray(model.classes_).tolist()]
         self.columns = list(range(len(known)))
         if classes is not None:
@@ -60,7 +69,7 @@ class Fitted(nn.Module):
         self.classes = max(classes or 0, *(column + 1 for column in self.columns))
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.detach().cpu().numpy()
+        rows = (as_bytes(x.detach()) if self.of_bytes else x.detach()).cpu().numpy()
         if rows.ndim > 2 and getattr(self.model, "n_features_in_", None) == rows[0].size:
             rows = rows.reshape(len(rows), -1)
         scores = self._scores(rows)

@@ -59,8 +59,10 @@ def test_labels_of_any_integer_type_become_int64(tmp_path: Path, kind: str) -> N
 @pytest.mark.parametrize(
     ("arrays", "sentence"),
     [
-        ({"x": X}, "needs the arrays x and y, but this one has x$"),
-        ({"images": X, "labels": Y}, "needs the arrays x and y, but this one has images, labels$"),
+        ({"x": X}, "needs the arrays x and y, but this one has x; write it again with numpy.savez"),
+        ({"pixels": X, "labels": Y}, "needs the arrays x and y, but this one has pixels, labels;"),
+        ({"X": X, "data": X, "target": Y, "y": Y}, "but this one has X, data, target, y; write it"),
+        ({"X": X, "y": Y, "X_test": X}, "but this one has X, y, X_test$"),
         (
             {"x": X, "y": Y, "x_test": X},
             "needs both x_test and y_test, but this one has x, y, x_test$",
@@ -236,3 +238,26 @@ def test_a_damaged_header_is_no_object_of_python_s_parser(tmp_path: Path, header
         archive.writestr("x.npy", start + content)
     with pytest.raises(Malformed, match=r"\(its header describes no array\)"):
         read_npz(path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("X", "y"), ("X", "Y"), ("x_train", "y_train"), ("images", "labels"), ("data", "target")],
+    ids=" ".join,
+)
+def test_other_usual_names_are_known_in_files_and_folders(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    wanted = load_pair(saved(tmp_path, x=X, y=Y))[0].fingerprint
+    arrays = dict(zip(names, (X, Y), strict=True)) | {"X_test": X[:1], "Y_test": Y[:1]}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    for place in (saved(tmp_path, **arrays), folder):
+        sample, held_out = load_pair(place)
+        assert sample.fingerprint == wanted
+        assert held_out is not None
+        assert len(held_out) == 1
+        assert np.array_equal(read_inputs(place, "x"), X)
+        assert np.array_equal(read_inputs(place, "x_test"), X[:1])

@@ -199,8 +199,18 @@ class Verdict(Record):
     transfer_replayed: bool = False  # the disagreements of f and g
 
     def __str__(self) -> str:
-        why = f": {self.reason}"
-        return f"ok at level {self.level}" if self.ok else f"NOT OK (level {self.level}){why}"
+        if not self.ok:
+            return f"NOT OK (level {self.level}): {self.reason}"
+        said = f"ok at level {self.level}"
+        claim = self.claim
+        if isinstance(claim, OccamClaim) and claim.transfer is not None:
+            how = "give `model` and `unlabelled` for that"
+            said += (
+                ", f replayed too"
+                if self.transfer_replayed
+                else f" about g only: f was not replayed ({how})"
+            )
+        return said
 
 
 _KINDS: dict[str, type[Claim]] = {"occam": OccamClaim, "pac-bayes": GaussianClaim}

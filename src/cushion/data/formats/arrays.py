@@ -1,11 +1,12 @@
 """What every format hands over (inputs and labels of a part, before they become a Dataset), and
 numpy's own files of it: `.npz` archives with x and y, and optionally x_test and y_test; folders of
 x_train.npy, y_train.npy, x_test.npy, y_test.npy, which is how fetched sets are kept, or of what an
-archive unpacks to (x.npy, y.npy, ...).
+archive unpacks to (x.npy, y.npy, ...). Other usual names are known too (`names`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data.files import check_regular
+from cushion.data.formats.names import Names, find_inputs, find_names
 from cushion.errors import BadInput, CushionError, Malformed
 
 MOST_UNPACKED = 10**9  # bytes of an archive's arrays: it is unpacked in memory, a folder is mapped
@@ -32,43 +34,64 @@ Pair = tuple[Arrays, Arrays | None]  # the sample, and the held-out part if the 
 
 def read_npz(path: Path) -> Pair:
     """Read both parts. Pickled (object) arrays are refused unread."""
-    arrays, found = _archived(path, ("x", "y", "x_test", "y_test"))
-    if "x" not in arrays or "y" not in arrays:
-        raise BadInput(f"{path}: an .npz set needs the arrays x and y, but this one has {found}")
-    if ("x_test" in arrays) != ("y_test" in arrays):
+
+    def choose(names: list[str]) -> list[str]:
+        return [*find_names(names, "x"), *_test(names)]
+
+    (x, y, x_test, y_test), found = _archived(path, choose)
+    if x is None or y is None:
+        how = "write it again with numpy.savez(file, x=..., y=...)"
+        needs = "an .npz set needs the arrays x and y"
+        raise BadInput(f"{path}: {needs}, but this one has {found}; {how}")
+    if (x_test is None) != (y_test is None):
         needs = "a held-out part needs both x_test and y_test"
         raise BadInput(f"{path}: {needs}, but this one has {found}")
-    test = Arrays(arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
-    return Arrays(arrays["x"], arrays["y"]), test
+    test = None if x_test is None or y_test is None else Arrays(x_test, y_test)
+    return Arrays(x, y), test
 
 
 def read_inputs(path: Path, key: str) -> NDArray[Any]:
     """One array of an .npz or folder, "x" or "x_test"; labels are not looked at."""
     if path.is_dir():
-        return _map(path / f"{_train(path) if key == 'x' else key}.npy")
-    arrays, found = _archived(path, (key,))
-    if key not in arrays:
+        names = _listed(path)
+        named = "x_train" in names and key == "x"
+        return _map(path / f"{'x_train' if named else find_inputs(names, key)}.npy")
+    (x,), found = _archived(path, lambda names: [find_inputs(names, key)])
+    if x is None:
         raise BadInput(f"{path}: unlabelled inputs need the array {key}, but this file has {found}")
-    return arrays[key]
+    return x
 
 
 def recognise(folder: Path) -> bool:
     """Whether the folder holds a training part as .npy files."""
-    return (folder / f"{_train(folder)}.npy").is_file()
+    return (folder / f"{_train(folder)[0]}.npy").is_file()
 
 
-def _train(folder: Path) -> str:
-    """What the inputs of the training part are called there."""
-    return "x_train" if (folder / "x_train.npy").is_file() else "x"
+def _train(folder: Path) -> Names:
+    """What the training part is called there."""
+    names = _listed(folder)
+    return ("x_train", "y_train") if "x_train" in names else find_names(names, "x")
+
+
+def _test(names: list[str]) -> Names:
+    """What the held-out part is called; inputs without labels are missed by their labels' name."""
+    return find_inputs(names, "x_test"), find_names(names, "x_test")[1]
+
+
+def _listed(folder: Path) -> list[str]:
+    return [path.stem for path in folder.glob("*.npy")]
 
 
 def read_folder(folder: Path) -> Pair:
     """Both parts, memory-mapped: pixels are paged in from the file when a batch touches them."""
 
-    def part(x: str) -> Arrays:
-        return Arrays(_map(folder / f"{x}.npy"), _map(folder / f"y{x[1:]}.npy"))
+    def part(names: Names) -> Arrays:
+        x, y = (_map(folder / f"{name}.npy") for name in names)
+        return Arrays(x, y)
 
-    return part(_train(folder)), part("x_test") if (folder / "x_test.npy").is_file() else None
+    test = _test(_listed(folder))
+    held_out = (folder / f"{test[0]}.npy").is_file()
+    return part(_train(folder)), part(test) if held_out else None
 
 
 def write_folder(folder: Path, train: Arrays, test: Arrays) -> None:
@@ -77,16 +100,21 @@ def write_folder(folder: Path, train: Arrays, test: Arrays) -> None:
         np.save(folder / name, array, allow_pickle=False)
 
 
-def _archived(path: Path, keys: tuple[str, ...]) -> tuple[dict[str, NDArray[Any]], str]:
-    """Those of the named arrays that are there, and the names of all that are."""
+def _archived(
+    path: Path, choose: Callable[[list[str]], list[str]]
+) -> tuple[list[NDArray[Any] | None], str]:
+    """The arrays that are chosen by their names (None for one that is not there), and the names of
+    all that are.
+    """
     try:
         archive = np.load(check_regular(path), allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             how = "write it with numpy.savez(file, x=..., y=...)"
             raise Malformed(f"{path}: not an .npz archive; {how}")
         with archive:
+            keys = choose(archive.files)
             _check_size(archive, keys, path)
-            arrays = {key: _member(archive, key, path) for key in keys if key in archive}
+            arrays = [_member(archive, key, path) if key in archive else None for key in keys]
             return arrays, ", ".join(archive.files) or "none"
     except (CushionError, PermissionError):
         raise
@@ -96,7 +124,7 @@ def _archived(path: Path, keys: tuple[str, ...]) -> tuple[dict[str, NDArray[Any]
         raise Malformed(f"{path}: {reason}; write it again with numpy.savez") from None
 
 
-def _check_size(archive: Any, keys: tuple[str, ...], path: Path) -> None:
+def _check_size(archive: Any, keys: list[str], path: Path) -> None:
     """BadInput, before anything is unpacked, if the arrays are too large for an archive.
 
     An array is as large as its header says, or as the archive's directory does: the larger counts.

@@ -12,6 +12,7 @@ from torch import nn
 from cushion.errors import BadInput
 from cushion.nets.loading.programs import plain_module
 from cushion.nets.loading.refusals import check_exists, factory_for, refusing
+from cushion.nets.loading.states import read_checkpoint
 from cushion.nets.onnx_net import OnnxNet
 
 WEIGHTS = (".pt", ".pth", ".bin", ".ckpt")  # state dicts; a TorchScript program has these names too
@@ -46,6 +47,10 @@ def load_foreign(path: Path, trust: bool) -> nn.Module | None:
             load: Any = torch.jit.load
             script: nn.Module = load(path, map_location="cpu")
         return script.eval()
+    try:
+        read_checkpoint(path)
+    except BadInput as problem:  # not even weights; most often a whole net, pickled
+        raise BadInput(f"{problem}, and {factory_for(path)}") from None
     raise BadInput(f"{path} holds weights without a net; {factory_for(path)}")
 
 

@@ -35,7 +35,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         # torch's own message tells the reader to switch the protection off: not repeated here
         foreign = _FOREIGN.search(str(error))
-        held = f"it holds {foreign[1]}" if foreign else "it is damaged"
+        held = f"it holds {foreign[1]}: a whole net" if foreign else "it is damaged"
         raise BadInput(
             f"{path} is not a plain state dict ({held}, or a pickle with code in it, which is "
             "never run); save it again with torch.save(net.state_dict(), ...)"
