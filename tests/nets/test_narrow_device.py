@@ -72,8 +72,8 @@ def test_a_traced_net_is_held_on_the_cpu_and_it_is_said(kind: str, family: str) 
 
 def test_bounds_and_compressors_work_too() -> None:
     net = make("dense")
+    few = cushion.BoundOptions(noisy_draws=8, **QUICK)
     with pytest.warns(Remark, match="knows no float64"):
-        few = cushion.BoundOptions(noisy_draws=8, **QUICK)
         found = [cushion.bounds(one, DATA, options=few).to_json() for one in (moved(net), net)]
     assert found[0] == found[1]
     small = [cushion.compress(one, DATA, method="low-rank", k=1) for one in (moved(net), net)]
