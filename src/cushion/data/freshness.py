@@ -14,6 +14,7 @@ from cushion.data.rows import count_among, row_hashes
 
 _CHANCE = 1e-3  # at most: independent draws taken for copies
 _MARGIN = 14  # the square of the standard deviations that are allowed, about 3.7
+_MANY = 10  # different rows: two samples hardly have the same counts of so many
 _PULLS = (0.999, *(2.0**-k for k in range(1, 11)))
 
 
@@ -24,20 +25,24 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
     from few possible rows do. If it repeats none, or as copies do (`looks_copied`), one row of it
     is too many. Otherwise Good and Turing's estimate says which share of fresh draws meets m
     earlier ones, 1 - (rows that occur once) / m, and `is_chance` allows for what chance adds. The
-    sample in another order is never fresh.
+    sample itself is never fresh, nor, if it has at least 10 different rows, in another order (with
+    fewer, chance gives the same counts too).
 
     Independent draws beside a sample that repeats rows are refused with probability of about
     10^-3 at most. Copies of few rows of a sample can pass: no rule tells them from chance.
     """
     if rows.dtype != sample.dtype:
         return ""
-    theirs, ours = np.sort(row_hashes(rows)), np.sort(row_hashes(sample))
+    given, known = row_hashes(rows), row_hashes(sample)
+    theirs, ours = np.sort(given), np.sort(known)
     shared = count_among(theirs, ours)
     if not shared:
         return ""
     often = _occurrences(ours)
     drawn = often.keys() != {1} and not looks_copied(often)
-    if drawn and is_chance(shared, len(rows), often) and not np.array_equal(theirs, ours):
+    same = np.array_equal(given, known)
+    same |= sum(often.values()) >= _MANY and np.array_equal(theirs, ours)
+    if drawn and is_chance(shared, len(rows), often) and not same:
         return ""
     return f"{shared} of the {len(rows)} are rows of the sample itself"
 

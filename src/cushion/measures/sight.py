@@ -85,6 +85,11 @@ def look_at_rest(
     if shape is None and isinstance(known, Network):
         shape = known.input_shape
     if shape is not None:
+        whole = isinstance(shape, Sequence) and not isinstance(shape, str)
+        if not whole or not all(isinstance(n, int) and 0 < n < 2**31 for n in shape):
+            raise BadInput(
+                f"`shape` must be that of one example, such as (3, 32, 32), not {shape!r}"
+            )
         seen = look(model, noise(shape), resting, way, named=named, pair=pair)
     elif way not in (None, "weights"):
         raise BadInput(f"`way` = {way} looks at a net that runs; give `data` or the `shape` of one")

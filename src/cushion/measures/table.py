@@ -215,7 +215,15 @@ def _table(
     norms, margins = "norms" in sees and runs, "margins" in sees
     with plan({family.name: family.effort for family in families}):
         with working("one pass over the data", 1):
-            passed = one_pass(net, data, rows_at_a_time(), norms=norms, margins=margins)
+            try:
+                passed = one_pass(net, data, rows_at_a_time(), norms=norms, margins=margins)
+            except Unsupported as refused:  # what hooks cannot follow on all of the data
+                if named:
+                    raise
+                deaf = [family for family in families if "norms" in family.sees]
+                left += tuple(LeftOut(family.name, str(refused)) for family in deaf)
+                families = [family for family in families if family not in deaf]
+                passed = one_pass(net, data, rows_at_a_time(), norms=False, margins=margins)
         for family in sorted(families, key=attrgetter("effort")):
             own = replace(context, passed=passed, options=options.get(family.name))
             try:

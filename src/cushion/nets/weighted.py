@@ -75,6 +75,8 @@ def _at_rest(module: Any) -> Affine | None:
         weight = None if kind is None else module.weight
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return None
+    if (weight.ndim == 2) == issubclass(kind, CONVOLUTIONS):  # another class of that name
+        return None
     weight = weight.detach()
     own = bias.detach() if isinstance(bias, Tensor) else None
     if kind is nn.Embedding:

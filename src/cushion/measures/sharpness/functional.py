@@ -64,8 +64,8 @@ def unmoved(net: HookedNet, x: Batch) -> tuple[str, ...]:
     buffers, and tensors that the module does not know of. Each may hold as much of the sample as
     weights can, so a certificate by noise must not ignore it.
 
-    What a formula gives (constants, 0 to n - 1, a triangle of ones) is part of the architecture,
-    and so are the constants of `normalise`.
+    What a formula gives (zeros, ones, 0 to n - 1, a triangle of ones) is part of the architecture,
+    and so are the constants of `normalise` and Python numbers in the code.
     """
     moved = MovedNet.of(net, Tensor.clone)
     inputs = list(x.values()) if isinstance(x, dict) else [x]
@@ -85,13 +85,15 @@ def unmoved(net: HookedNet, x: Batch) -> tuple[str, ...]:
 
 
 def _is_formula(value: Tensor) -> bool:
-    if bool((value == value.flatten()[0]).all()):
+    if value.numel() == 0 or bool(
+        ((value == 0) | (value == 1)).all() & (value == value.max()).all()
+    ):
         return True
+    if value.ndim == 0:
+        return False
     last = torch.arange(value.shape[-1], device=value.device).to(value.dtype)
-    if bool((value == last).all()):
-        return True
-    triangle = torch.ones_like(value).tril() if value.ndim > 1 else value
-    return value.ndim > 1 and bool((value == triangle).all())
+    triangle = torch.ones_like(value).tril() if value.ndim > 1 else last
+    return bool((value == last).all()) or bool((value == triangle).all())
 
 
 class DrawnPass:

@@ -123,6 +123,11 @@ class Chain:
         return [None if at <= source.index else part for at, part in enumerate(parts)]
 
 
+def length(rows: Batch) -> int:
+    """How many examples there are."""
+    return len(next(iter(rows.values())) if isinstance(rows, dict) else rows)
+
+
 def few(rows: Batch) -> Batch:
     """A copy of the first rows."""
     if isinstance(rows, dict):

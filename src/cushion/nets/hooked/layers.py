@@ -22,6 +22,7 @@ CONVOLUTIONS = (
     nn.ConvTranspose3d,
 )
 _CLOSE = {True: 1e-3, False: 0.1}  # of the largest output: rounding, in half precision
+_LOUDEST = 1e6
 NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
@@ -62,10 +63,16 @@ def proved_affine(module: Any, x: Tensor, y: Tensor) -> Affine | None:
     scaling its weight. So it is tried on noise of the shape of x, [B, *shape], which it gave y for.
     """
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(x.shape, generator=generator).to(x)
+    # in the layer's own precision, whatever the net ran it in (autocast)
+    kind = next((t.dtype for t in (*module.parameters(), *module.buffers())), x.dtype)
+    noise = torch.randn(x.shape, generator=generator).to(x.device, kind)
     try:
-        start = module(torch.zeros_like(x))
+        start = module(torch.zeros_like(noise))
         moved = module(noise) - start
+        louder = float(start.abs().max()) / max(float(moved.abs().max()), 1e-30)
+        if 1 < louder < _LOUDEST:  # a large bias would swallow the digits of the difference
+            noise *= louder
+            moved = module(noise) - start
     except Exception:  # it reads something else than such a tensor
         return None
     for gives in (None, tuple(y.shape[1:])):
@@ -75,9 +82,9 @@ def proved_affine(module: Any, x: Tensor, y: Tensor) -> Affine | None:
             continue
         if affine is None or tuple(affine.operator.output_shape) != tuple(y.shape[1:]):
             continue
-        kind = affine.operator.weight.dtype
-        linear = affine.operator.apply(noise.to(kind))
-        offset = affine(torch.zeros_like(x, dtype=kind))
+        own = affine.operator.weight.dtype
+        linear = affine.operator.apply(noise.to(own))
+        offset = affine(torch.zeros_like(noise, dtype=own))
         if _agree(moved, linear) and _agree(start, offset):
             return affine
     return None

@@ -18,12 +18,14 @@ from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch
 from cushion.nets.calling import evaluating
 from cushion.nets.hooked import layers, probe
-from cushion.nets.hooked.chain import ROWS, Chain, Change, few, same_scores
+from cushion.nets.hooked.chain import ROWS, Chain, Change, few, length, same_scores
 from cushion.nets.hooked.flow import Flow
 from cushion.nets.network import Node, Observer
 from cushion.nets.operations import Input
 from cushion.nets.operations.operation import Shape
 from cushion.nets.tracing.capture import check_state
+
+_INSTEAD = "margins and norms need no hooks"
 
 
 class HookedNet:
@@ -57,12 +59,13 @@ class HookedNet:
         self.detaches = watched.detaches
         self._calls: dict[tuple[str, int], Node] = {}
         self._known = {(call.path, call.at) for call in watched.calls}
-        apart = {call.name for call in watched.calls if not _by_example(call, alone)}
+        count = min(ROWS, length(rows))
+        apart = {call.name for call in watched.calls if not _by_example(call, alone, count)}
         self._add_layers(watched.calls, apart)
         own = [call for call in watched.calls if call.name not in apart]
         self.chain = Chain(self.module, own, watched.flow, rows)
         self.blocks = self.chain.blocks
-        self._after, self._next = _order(self.affine_layers, watched.calls, watched.flow)
+        self._after, self._next = _order(self.seen, watched.calls, watched.flow)
 
     @torch.no_grad()
     def _add_layers(self, calls: list[probe.Call], apart: Collection[str]) -> None:
@@ -177,12 +180,12 @@ class HookedNet:
         """The layer of a call; None if it is none of those that are seen."""
         if (path, at) not in self._known:
             said = f"the net calls {probe.shown(path)} more often on some batches than on others"
-            raise Unsupported(f"{said}, so hooks cannot follow it; margins and norms need no hooks")
+            raise Unsupported(f"{said}, so hooks cannot follow it; {_INSTEAD}")
         return self._calls.get((path, at))
 
     def _passed(self, x: Batch, look: Callable[[Node, Tensor, Tensor], None]) -> Tensor:
         counts: Counter[str] = Counter()
-        watched = {path for path, _ in self._calls}
+        watched, rows = {path for path, _ in self._calls}, length(x)
 
         def hook(path: str, _: nn.Module) -> Any:
             if path not in watched:
@@ -191,8 +194,12 @@ class HookedNet:
             def show(_: nn.Module, args: tuple[Any, ...], named: Any, output: Tensor) -> None:
                 counts[path] += 1
                 node, given = self._node(path, counts[path]), probe.first_input(args, named)
-                if node is not None and given is not None:
-                    look(node, given, output)
+                if node is None or given is None:
+                    return
+                if len(given) != rows:
+                    said = f"{probe.shown(path)} reads {len(given)} rows of a batch of {rows}"
+                    raise Unsupported(f"{said}, so hooks cannot tell whose they are; {_INSTEAD}")
+                look(node, given, output)
 
             return show
 
@@ -200,9 +207,11 @@ class HookedNet:
             return self.module(x)  # type: ignore[no-any-return]
 
 
-def _by_example(call: probe.Call, alone: Mapping[tuple[str, int], tuple[Shape, Shape]]) -> bool:
-    """Whether a call's first axis counts the examples: so many on two rows, one on one."""
-    if call.seen is not None and {len(one) for one in call.seen} != {ROWS}:
+def _by_example(
+    call: probe.Call, alone: Mapping[tuple[str, int], tuple[Shape, Shape]], rows: int
+) -> bool:
+    """Whether a call's first axis counts the examples: as many as the pass had, one on one."""
+    if call.seen is not None and {len(one) for one in call.seen} != {rows}:
         return False
     reads, gives = alone.get((call.path, call.at), ((1, *call.reads), (1, *call.gives)))
     return (reads, gives) == ((1, *call.reads), (1, *call.gives))

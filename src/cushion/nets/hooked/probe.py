@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.jit import ScriptModule
 from torch.nn.utils import parametrize
 
 from cushion.errors import Unsupported
@@ -106,11 +108,16 @@ def replicate(model: nn.Module) -> nn.Module:
     Its parameters are new ones over the same numbers, which nothing here writes to: a large net
     takes no more memory.
     """
+    scripted = [name for name, part in model.named_modules() if isinstance(part, ScriptModule)]
+    if scripted:
+        said = f"{shown(scripted[0])} is a TorchScript program, which hooks cannot watch"
+        raise Unsupported(f"{said}; use the module that it was made from")
     try:
         shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
         replica = copy.deepcopy(model, shared).eval()
         for part in list(replica.modules()):
             if parametrize.is_parametrized(part):
+                _own_class(part)
                 for name in list(part.parametrizations):  # type: ignore[arg-type]
                     parametrize.remove_parametrizations(part, name, leave_parametrized=True)
     except Exception as error:
@@ -120,6 +127,15 @@ def replicate(model: nn.Module) -> nn.Module:
             "the net stays as it is; margins and hold-out lines need no copy"
         ) from error
     return replica
+
+
+def _own_class(part: nn.Module) -> None:
+    """Parametrised weights are properties of a class that a copy shares with the original: taking
+    them off the copy must not take them off the user's net.
+    """
+    kind = type(part)
+    body = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__")}
+    part.__class__ = type(kind.__name__, kind.__bases__, body)
 
 
 def watch(replica: nn.Module, rows: Batch, theirs: Collection[int] = ()) -> Watched:
@@ -139,6 +155,9 @@ def watch(replica: nn.Module, rows: Batch, theirs: Collection[int] = ()) -> Watc
             given, result = first_input(args, named), first_tensor(output)
             if result is None:
                 return
+            if is_functorch_wrapped_tensor(result):
+                said = f"the net calls {shown(path)} inside a transform such as vmap"
+                raise Unsupported(f"{said}, where hooks see no examples; call it on the batch")
             reads.paused = detaching.paused = True
             seen, after = None, frozenset[int]()
             if given is not None and is_layer(module):

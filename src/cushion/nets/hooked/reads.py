@@ -20,8 +20,9 @@ _DETACH = (Tensor.detach, Tensor.detach_, torch.detach)
 class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the passes that run inside it.
 
-    own: tensors that a pass may read: the data, and a module's numbers. `foreign` are all others of
-    more than one number that no operation of the pass made. A single number is a part of the code.
+    own: tensors that a pass may read: the data, and a module's numbers. `foreign` are all others
+    that no operation of the pass made. A Python number, or one made into a tensor where it is used,
+    is a part of the code.
     Marks, such as "made by layer 3", pass on to whatever is computed from a marked tensor, through
     views and writes in place too.
     """
@@ -41,8 +42,9 @@ class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.paused:
             return found
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        written = func is torch.ops.aten.lift_fresh.default and given[0].numel() == 1
         for one in given:
-            if id(one) not in self._known and one.numel() > 1:
+            if id(one) not in self._known and not written:
                 self.foreign.append(one)
             self._keep(one)
         marks = _NOTHING.union(*map(self.marks, given))
@@ -92,6 +94,7 @@ class Detaching(TorchFunctionMode):
 
 def _memory(one: Tensor) -> int:
     """The memory that a tensor lies in, which its views share."""
-    if one.layout != torch.strided:
+    try:
+        return one.untyped_storage().data_ptr() or id(one)
+    except (NotImplementedError, RuntimeError):  # sparse, or inside a transform such as vmap
         return id(one)
-    return one.untyped_storage().data_ptr() or id(one)

@@ -28,6 +28,8 @@ def layers_for_calls(module: fx.GraphModule) -> None:
         given = {**dict(zip(names.split(), node.args, strict=False)), **node.kwargs}
         if (stored := _stored(module, given)) is None:
             continue
+        if node.target is F.linear and stored["weight"].ndim != 2:  # an inner product
+            continue
         layer = make({**given, **stored})
         for name in (name for name in stored if hasattr(layer, name)):
             setattr(layer, name, stored[name])
