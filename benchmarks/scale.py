@@ -110,7 +110,8 @@ def _margins(folder: Path) -> list[str]:
 def _hooks(folder: Path) -> list[str]:
     data = _rows(folder / "pictures", 64, (3, 224, 224), 1000, np.uint8)
     words = ["measure", _nets(folder, "resnet50"), "--data", data, "--way", "hooks"]
-    return [*words, "--only", "stability", "--no-spectra", "--examples", "8", "--batch", "8"]
+    few = ["--examples", "4", "--levels", "0.1", "--attenuation-draws", "1", "--probes", "4"]
+    return [*words, "--only", "stability", "--no-spectra", *few, "--draws", "1", "--batch", "8"]
 
 
 def _norms(folder: Path) -> list[str]:
@@ -151,9 +152,10 @@ JOBS = (
         _margins,
     ),
     Job(
-        "ResNet-50, 64 pictures of 224x224, noise stability of layers and blocks by hooks",
+        "ResNet-50, cushions on 64 pictures of 224x224; noise, blocks on 4 of them, by hooks",
         "cushion measure mine.py:resnet50 --data pictures --way hooks --only stability "
-        "--no-spectra --examples 8 --batch 8",
+        "--no-spectra --examples 4 --levels 0.1 --attenuation-draws 1 --probes 4 --draws 1 "
+        "--batch 8",
         _hooks,
     ),
     Job(
@@ -224,7 +226,7 @@ def take(job: Job) -> Took:
 
 def _telling(lines: Sequence[str]) -> str:
     """The sentence of a bound, or the line with the sizes."""
-    found = [line for line in lines if re.search(r"at most [\d.]+ %|parameters in", line)]
+    found = [line for line in lines if re.search(r"at most [\d.]+ %|\d parameters( in|,)", line)]
     return (found or [line for line in lines if line.strip()] or [""])[0].strip()
 
 

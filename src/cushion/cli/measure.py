@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
 
 def describe(found: MeasureTable) -> str:
     net = found.net
-    size = f"{net.parameters} parameters in {net.depth} affine layers"
+    size = f"{net.parameters} parameters" + (f" in {net.depth} affine layers" if net.depth else "")
     where = f"on {net.m} examples of {net.data}" if net.m else "without data"
     lines = [f"{size}, {where} ({found.note})"]
     if net.way == "trace" and not net.is_chain:
