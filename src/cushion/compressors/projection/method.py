@@ -69,7 +69,7 @@ class NetOptions(MarginOptions):
 
     def __post_init__(self) -> None:
         if self.k is not None:
-            parse_size(self.k, "`k`")
+            parse_size(self.k, "`k`", SIGNS_MOST)
         super().__post_init__()
 
     def check(self, method: str) -> None:
@@ -81,8 +81,15 @@ class NetOptions(MarginOptions):
             raise BadInput("vector-compress has no k: leave out `k`, or use vector-project")
         if method == "low-rank" and self.k is not None and self.epsilon is not None:
             raise BadInput("`k` and `epsilon` both say where to truncate; give one of them")
+        if self.k is not None:
+            parse_size(self.k, "`k`", self._most(method))
         for asked in self.sweep or ():
             self.at(method, asked)
+
+    def _most(self, method: str) -> int:
+        """Sign matrices may outnumber the weights that they stand for; nothing else may."""
+        signs = method == "matrix-project" and self.helper_of(method) == "signs"
+        return SIGNS_MOST if signs else 1
 
     def at(self, method: str, asked: str) -> NetOptions:
         """These options at one point of the sweep: a size, or a value such as "gamma=2"."""
@@ -90,7 +97,7 @@ class NetOptions(MarginOptions):
         if not equals:
             if method == "vector-compress":
                 raise BadInput(f"`sweep` = {asked}: {method} has no k; sweep gamma=G or eta=P")
-            parse_size(asked, "`sweep`")
+            parse_size(asked, "`sweep`", self._most(method))
             return replace(self, sweep=None, k=asked, epsilon=None)
         swept = ("gamma", "eta") if method in VECTORS else ("epsilon", "gamma")
         if name not in swept:
@@ -115,20 +122,21 @@ class NetOptions(MarginOptions):
         return self.helper or next(iter(_HELPERS.get(method, ())), "")
 
 
-def parse_size(size: Size, option: str) -> int | Fraction:
-    """A whole number of at least 1, or the fraction that a percentage stands for."""
+def parse_size(size: Size, option: str, most: int = 1) -> int | Fraction:
+    """A whole number of at least 1, or the fraction, up to `most`, that a percentage stands for."""
     text = str(size)
     percentage = _PERCENTAGE.fullmatch(text)
     if percentage:
         part = Fraction(percentage[1]) / 100
-        if 0 < part <= 1:
+        if 0 < part <= most:
             return part
     if text.isascii() and text.isdigit() and len(text) <= 20 and 1 <= int(text) <= _MOST:
         return int(text)
-    rule = "a whole number of at least 1, or a percentage up to 100%, such as 5%"
+    rule = f"a whole number of at least 1, or a percentage up to {100 * most}%, such as 5%"
     raise BadInput(f"{option} {size} must be {rule}")
 
 
+SIGNS_MOST = 10  # times the weights
 _OF_NETS = ("gamma", "level", "from_initialisation", "zeta", "sweep")
 _OF_LAYERS = ("number_bits", "examples", *_OF_NETS)
 

@@ -15,7 +15,7 @@ from cushion.compressors.perturbations import accuracy_for
 from cushion.compressors.projection.conv_project import paper_p, project_filters
 from cushion.compressors.projection.low_rank import ranks_for, to_accuracy, to_rank
 from cushion.compressors.projection.matrix_project import project
-from cushion.compressors.projection.method import VECTORS, NetOptions, Size, parse_size
+from cushion.compressors.projection.method import SIGNS_MOST, VECTORS, NetOptions, Size, parse_size
 from cushion.compressors.projection.subject import ProjectionSubject, linear_layer
 from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer, grid_within
 from cushion.compressors.storage.stored_net import StoredNet, about, places
@@ -138,7 +138,7 @@ def _lemma_plans(subject: ProjectionSubject, p: int) -> list[LayerPlan]:
 
 def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
     """The rank or k, at least 1, that `k` means here; a percentage is of the layer's weights."""
-    size = parse_size(asked, "`k`")
+    size = parse_size(asked, "`k`", SIGNS_MOST)
     filters = method == "conv-project" and isinstance(operator, Conv2d)
     if isinstance(size, int):
         # as many numbers as a convolution
@@ -149,7 +149,7 @@ def size_of(asked: Size, operator: Operator, method: str, p: int = 1) -> int:
 
 def low_rank_sizes(asked: Size, net: Network, start: Network | None) -> list[int]:
     """The rank of every layer; all layers together store a percentage of the net's weights."""
-    size = parse_size(asked, "`k`")
+    size = parse_size(asked, "`k`", SIGNS_MOST)
     layers = [node.affine.operator for node in net.affine_layers]
     if isinstance(size, int):
         return [size for _ in layers]

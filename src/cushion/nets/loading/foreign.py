@@ -56,8 +56,9 @@ def load_foreign(path: Path, trust: bool) -> nn.Module | None:
 
 def refuse_program(path: Path) -> None:
     """BadInput where `weights` is not a state dict but a whole net in a file."""
-    check_exists(path, "the file of weights")
     kind = path.suffix.lower()
+    if kind in WEIGHTS:
+        check_exists(path, "the file of weights")
     if kind in (".onnx", ".pt2", *_SCRIPTS) or (kind in WEIGHTS and is_script(path)):
         trust = "" if kind == ".onnx" else ", and with `trust`"
         said = f"{path} is a whole net and no state dict"
