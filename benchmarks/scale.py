@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -76,7 +77,9 @@ class Took:
 
 
 def _rows(folder: Path, rows: int, shape: tuple[int, ...], classes: int, kind: Any) -> str:
-    """Noise with a class's mark on it, as x.npy and y.npy, written piece by piece."""
+    """Noise with a class's mark on it, as x.npy and y.npy, written piece by piece: pictures have a
+    bright square in a place of its class, rows a large number.
+    """
     folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     x = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=kind, shape=(rows, *shape))
@@ -86,11 +89,21 @@ def _rows(folder: Path, rows: int, shape: tuple[int, ...], classes: int, kind: A
         part = x[start : start + step]
         noise = rng.integers(0, 200, part.shape) if kind == np.uint8 else rng.random(part.shape)
         part[...] = noise
-        flat = part.reshape(len(part), -1)
-        flat[np.arange(len(part)), y[start : start + step] % flat.shape[1]] = noise.max() + 1
+        for row, label in zip(part, y[start : start + step], strict=True):
+            _mark(row, int(label), classes)
     x.flush()
     np.save(folder / "y.npy", y)
     return str(folder)
+
+
+def _mark(row: Any, label: int, classes: int) -> None:
+    if row.ndim == 1:
+        row[label % len(row)] = 2.0
+        return
+    places = math.ceil(math.sqrt(classes))
+    side = row.shape[-1] // places
+    down, across = (side * one for one in divmod(label, places))
+    row[:, down : down + side, across : across + side] = 255
 
 
 def _nets(folder: Path, name: str) -> str:
