@@ -270,8 +270,9 @@ What whole commands take on two cores without a graphics card, each in a process
 `python -m benchmarks.scale`. Data are noise with a class's mark on it, but for MNIST and CIFAR-10,
 and nets have random weights: here only time and memory matter. An interpreter with torch in it
 takes 0.3 GB. Files are read through memory maps, whose pages count while the machine has room for
-them. Raw figures: results/scale.jsonl. Ratios against bare loops: results/benchmarks.json
-(`make bench`).
+them; a number an example is kept. Other work ran beside these runs: minutes are upper limits, and
+the bounds of `certify` could be smaller. Raw figures: results/scale.jsonl. Ratios against bare
+loops: results/benchmarks.json (`make bench`).
 
 | what | command | minutes | CPU minutes | peak memory, GB | first line of the answer |
 |---|---|---|---|---|---|"""
