@@ -160,7 +160,8 @@ def test_no_line_passes_through_two_points() -> None:
         ) >= FLOOR * one * (1 - 1e-9)
 
 
-@few_and_many("samples", 20, 40)
+@pytest.mark.full
+@pytest.mark.parametrize("samples", [40])
 def test_the_test_of_one_line_holds_its_level_and_finds_two(samples: int) -> None:
     """p ≤ 0.2 in at most a fifth of samples of one line (30 points); BIC alone takes two lines in
     over a tenth.
