@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -48,23 +49,31 @@ class Chain:
     def __init__(
         self, module: nn.Module, calls: Collection[probe.Call], flow: Flow, rows: Batch
     ) -> None:
-        self._module = module
-        chosen: dict[int, probe.Call] = {}
-        for call in calls:  # a module's call ends before that of the one around it
-            place = flow.place.get(call.fn, -1)
-            fits = place in flow.cuts and place not in chosen and call.gives
-            if fits and _has_weights(call.module) and self._carries_all(call, rows):
-                chosen[place] = call
-        ordered = [chosen[place] for place in sorted(chosen)]
-        self.blocks = tuple(
-            Block(at, call.name, type(call.module).__name__, call.gives, (call.path, call.at))
-            for at, call in enumerate(ordered)
-        )
+        self._module, self._rows = module, _unlike(rows)
+        # a module's call ends before that of the one around it
+        places = ((flow.place.get(call.fn, -1), call) for call in calls)
+        self._candidates = [
+            (
+                place,
+                Block(0, call.name, type(call.module).__name__, call.gives, (call.path, call.at)),
+            )
+            for place, call in places
+            if place in flow.cuts and call.gives and _has_weights(call.module)
+        ]
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """In the order in which data pass them; tried when they are asked for."""
+        chosen: dict[int, Block] = {}
+        for place, block in self._candidates:
+            if place not in chosen and self._carries_all(block):
+                chosen[place] = block
+        return tuple(replace(chosen[at], index=i) for i, at in enumerate(sorted(chosen)))
 
     @torch.no_grad()
-    def _carries_all(self, call: probe.Call, rows: Batch) -> bool:
-        swap = {(call.path, call.at): lambda value: value.flip(0)}
-        plain, swapped = (self._changed(_unlike(rows), how, {}) for how in ({}, swap))
+    def _carries_all(self, block: Block) -> bool:
+        swap = {block.call: lambda value: value.flip(0)}
+        plain, swapped = (self._changed(few(self._rows), how, {}) for how in ({}, swap))
         wanted = plain.flip(0)
         # beside what tells the rows apart, however little of the scores that is
         share, rounding = (0.1, 1e-2) if plain.dtype.itemsize < 4 else (1e-2, 1e-5)

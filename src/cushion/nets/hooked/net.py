@@ -18,7 +18,7 @@ from cushion.errors import BadInput, Unsupported
 from cushion.nets.batches import Batch
 from cushion.nets.calling import evaluating
 from cushion.nets.hooked import layers, probe
-from cushion.nets.hooked.chain import ROWS, Chain, Change, few, length, same_scores
+from cushion.nets.hooked.chain import ROWS, Block, Chain, Change, few, length, same_scores
 from cushion.nets.hooked.flow import Flow
 from cushion.nets.network import Node, Observer
 from cushion.nets.operations import Input
@@ -64,7 +64,6 @@ class HookedNet:
         self._add_layers(watched.calls, apart)
         own = [call for call in watched.calls if call.name not in apart]
         self.chain = Chain(self.module, own, watched.flow, rows)
-        self.blocks = self.chain.blocks
         self._after, self._next = _order(self.seen, watched.calls, watched.flow)
 
     @torch.no_grad()
@@ -103,6 +102,11 @@ class HookedNet:
     @property
     def device(self) -> torch.device:
         return next((p.device for p in self.module.parameters()), torch.device("cpu"))
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The modules that all data pass."""
+        return self.chain.blocks
 
     is_chain = False
     not_a_chain_because = "its operations were not traced; its blocks form a chain"
