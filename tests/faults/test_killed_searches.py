@@ -67,6 +67,7 @@ def best(tmp_path: Path, kept: bytes) -> Path:
     return path
 
 
+@pytest.mark.full
 def test_a_killed_posterior_goes_on_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -283,6 +284,7 @@ def test_what_is_put_back_is_what_was_kept(tried: dict[str, list[pausing.Paused]
         assert torch.equal(kept[0].tensors[name], tensor), name
 
 
+@pytest.mark.full
 def test_a_killed_try_goes_on_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
