@@ -55,6 +55,7 @@ def test_dense_layers_kernels_embeddings_attention_and_recurrent_layers() -> Non
         "head": parts["head"].weight,
     }
     found = {layer.name: layer.spectral for layer in table.layers}
+    assert len(table.layers) == len(expected)  # each map once
     assert found == pytest.approx({name: norm(w) for name, w in expected.items()}, rel=1e-6)
     assert table.net.way == "weights"
     assert table.net.m == 0

@@ -52,9 +52,6 @@ class Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(one, Tensor):
                 self._keep(one)
                 self._add(one, marks)
-        if getattr(func, "_schema", None) is not None and func._schema.is_mutable:
-            for one in given[:1]:  # written in place, perhaps through a view
-                self._add(one, marks)
         return found
 
     def marks(self, value: Any) -> frozenset[int]:
