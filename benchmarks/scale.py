@@ -268,7 +268,8 @@ _INTRODUCTION = """\
 
 What whole commands take on two cores without a graphics card, each in a process of its own. Made by
 `python -m benchmarks.scale`. Data are noise with a class's mark on it, but for MNIST and CIFAR-10,
-and nets have random weights: here only time and memory matter. Files are read through memory maps, whose pages count while the machine has room for
+and nets have random weights: here only time and memory matter. Files are read through
+memory maps, whose pages count while the machine has room for
 them; a number an example is kept. Other work ran beside these runs: minutes are upper limits, and
 the bounds of `certify` could be smaller. Raw figures: results/scale.jsonl. Ratios against bare
 loops: results/benchmarks.json (`make bench`).
