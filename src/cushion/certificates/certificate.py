@@ -25,9 +25,10 @@ _EXACT = Context(prec=60)
 class Certificate:
     """With probability ≥ 1-δ, what it is `about` errs on at most `bound` of new examples.
 
-    about "g": the integer net in the message (OccamClaim); "f": the user's own net, where the claim
-    carries a transfer (`claim.bound` is always g's); "Q": nets drawn from the message's posterior
-    (GaussianClaim).
+    about "g": the integer net in the message (OccamClaim), or what a fixed learner makes of the
+    rows that it names (PicksClaim); "f": the user's own net, where the claim carries a transfer
+    (`claim.bound` is always g's) or the user's own training picked the rows; "Q": nets drawn from
+    the message's posterior (GaussianClaim).
     """
 
     claim: claims.Claim
@@ -56,7 +57,7 @@ class Certificate:
 
 
 def _transfer(claim: claims.Claim) -> claims.Transfer | None:
-    return claim.transfer if isinstance(claim, claims.OccamClaim) else None
+    return getattr(claim, "transfer", None)
 
 
 def certify_net(
@@ -110,7 +111,7 @@ def sentence(claim: claims.Claim) -> str:
             f"{m} examples and of the nets counted, a net drawn anew from this posterior",
             "new examples",
         )
-    assert isinstance(claim, claims.OccamClaim)
+    assert isinstance(claim, claims.OccamClaim | claims.PicksClaim)
     about_g = sentence_about_g(claim)
     if line is None:
         return about_g
@@ -129,14 +130,31 @@ def sentence(claim: claims.Claim) -> str:
     )
 
 
-def sentence_about_g(claim: claims.OccamClaim) -> str:
+def sentence_about_g(claim: claims.OccamClaim | claims.PicksClaim) -> str:
     """The part of the statement that is about g, the net in the file."""
+    if isinstance(claim, claims.PicksClaim):
+        return _sentence_of_picks(claim)
     m, bits = spaced(claim.m), spaced(claim.bits)
     g = f"this {bits}-bit classifier"
     if claim.transfer is not None:
         g = f"g, the integer net in the file, a {bits}-bit classifier,"
     counted = f"{spaced(claim.errors)} errors on {m} examples and {bits} bits"
     nothing = f"{counted} prove nothing about new examples."
+    return _proved(claim, nothing, f"{m} examples, {g}", "new ones")
+
+
+def _sentence_of_picks(claim: claims.PicksClaim) -> str:
+    """About what was learnt from the picked rows."""
+    m, picks, errors = map(spaced, (claim.m, claim.picks, claim.errors))
+    made = f"made of {picks} of them"
+    g = f"this classifier, {made},"
+    if claim.fit is not None:
+        g = f"your net f, trained on {picks} of them,"
+    elif claim.transfer is not None:
+        g = f"g, the classifier {made},"
+    if claim.features is not None:
+        g += f" on features of {claim.features.name},"
+    nothing = f"{picks} picks and {errors} errors on {m} examples prove nothing about new examples."
     return _proved(claim, nothing, f"{m} examples, {g}", "new ones")
 
 

@@ -34,13 +34,29 @@ OF_KIND = {
         _INDEPENDENT,
         "the file format (the prefix code of headers and the priors) was fixed before these "
         "examples were seen",
-        "δ and the number of draws were fixed in advance, and that a certificate of this kind "
-        "would be quoted",
-        "the words of the stated streams behave like independent uniform draws, and the message "
-        "was not chosen by looking at them",
+        "δ was fixed in advance, and that a certificate of this kind would be quoted",
+        "sha256 and SHAKE-256 behave like random functions, and at most 2^80 messages, numbers of "
+        "draws and orders of the sample were tried by looking at their draws",
+        _FOLKLORE,
+    ),
+    "picks": (
+        _INDEPENDENT,
+        "the learner, its rounds and the list that it was chosen from were fixed before these "
+        "examples were seen, and every one that was ever run on them is counted among the choices",
+        "δ was fixed in advance, and that a certificate of this kind would be quoted",
         _FOLKLORE,
     ),
 }
+OF_FIT = (
+    "fit reads nothing but its arguments, and gives the same net wherever it gets the same ones",
+)
+OF_FEATURES = (
+    "the backbone was fixed without these examples: they are independent of the data that it was "
+    "trained on",
+)
+OF_LOOKS = (
+    "no more than the stated number of classifiers were ever looked at on the held-out examples",
+)
 OF_HOLDOUT = (
     "the search never read the held-out examples; certificate and hold-out line quoted together "
     "fail with probability at most 2δ",
@@ -103,6 +119,50 @@ class Transfer(Record):
     delta: str
     bound: str
     bound_f: str
+    # of what f computes with its numbers; None where that is not known, and in older files
+    program: str | None = None
+
+
+class LookedHoldout(Holdout):
+    """BinInv(errors; m, δ/looks): `looks` classifiers were looked at on these rows, this one last.
+
+    Any of them could be quoted, so the line holds for all of them at once.
+    """
+
+    looks: int
+
+
+class Counted(LedgerItem):
+    """What was paid in rows of the sample, or as a number of choices; nothing of it costs bits."""
+
+    count: int
+
+
+class Fit(Record):
+    """The user's own learner, fit(x, y, seed), and how its nets answer."""
+
+    source: str  # sha256 of the file that it stands in
+    function: str
+    seed: int
+    groups: tuple[int, ...]  # rows added in each round, at most
+    batch: int  # rows scored at a time, the last batch padded to it
+    tolerance: str  # a gap between the two largest scores of at most this is an error
+
+
+class Features(Record):
+    """Rows of bytes that a backbone, fixed without the sample, makes of the examples.
+
+    A picture is enlarged to size x size (0: as it is), the backbone gives `width` floats, and a
+    float v becomes min(255, max(0, ⌊v·2^scale⌋)); a row whose squares sum to 2^24 or more is halved
+    (rounded down) until they do not.
+    """
+
+    name: str  # an installed package, or file.py:factory
+    weights: str  # sha256 of the file with its weights
+    program: str | None  # sha256 of file.py; null for an installed package
+    size: int
+    width: int
+    scale: int
 
 
 class Claim(Record, kw_only=True):
@@ -145,14 +205,15 @@ class GaussianClaim(Claim, kw_only=True):
     bound, where L(Q) is the chance that a net drawn anew from Q errs on a new example. Two steps, δ
     = `delta`, δ' = `delta_draws`:
 
-    - L̂(Q), Q's error on the m examples, is at most `sample_bound` ≥ BinInv(errors; draws, δ''):
-      each of `draws` nets was drawn anew and counted on one random row, `errors` of them err; δ''
-      is δ' less the sampler's distance from the true law;
+    - L̂(Q), Q's error on the m examples, is at most `sample_bound` ≥ BinInv(errors; draws, δ' ·
+      2^-tries_bits) + s: each of `draws` nets was drawn anew and counted on one random row,
+      `errors` of them err; s is the sampler's distance from the true law, and the bits pay for
+      whoever tries so many messages and keeps the luckiest draws;
     - bound ≥ kl⁻¹(sample_bound, (header_bits·ln 2 + kl + ln(2√m/(δ - δ')))/m) (Maurer 2004), kl ≥
       KL(Q‖P) in nats.
 
-    The hold-out line is BinInv(errors; m, δ), δ less that distance: every held-out row once, each
-    with its own net.
+    The hold-out line is BinInv(errors; m, δ) and that distance: every held-out row once, each with
+    its own net.
     """
 
     kind: Literal["pac-bayes"] = "pac-bayes"
@@ -161,13 +222,57 @@ class GaussianClaim(Claim, kw_only=True):
     header_bits: int
     kl: str
     delta_draws: str
+    tries_bits: int = 0  # 0: of the version before, whose draws could be chosen for nothing
     sample_bound: str
     ledger: tuple[Payment, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        found = super().to_json()
+        return found if self.tries_bits else {k: found[k] for k in found if k != "tries_bits"}
 
-def assumptions_of(kind: str, *, holdout: bool, transfer: bool = False) -> tuple[str, ...]:
-    """Of a certificate of this kind, with or without a hold-out line and a bound on f."""
-    return OF_KIND[kind] + OF_HOLDOUT * holdout + OF_TRANSFER * transfer
+
+class PicksClaim(Claim, kw_only=True):
+    """About the classifier that a fixed learner makes of the picked rows, which the message names.
+
+    With probability at least 1 - δ over the draw of the m examples, L(about) ≤ bound ≥ ε(k; m,
+    δ/choices), k = picks + errors + slack (preferent sample compression, `theorems.picks`). About
+    "g": a learner of the frozen list, in whole numbers; about "f": the net that the user's own
+    `fit` returns. `slack` is stated where floats decide (a fit, or features): the count on another
+    machine may be larger by so much.
+    """
+
+    kind: Literal["picks"] = "picks"
+    about: Literal["g", "f"] = "g"
+    picks: int
+    slack: int = 0
+    configuration: int  # of the frozen list; 0 where there is a fit
+    choices: int = 1
+    fit: Fit | None = None
+    features: Features | None = None
+    coefficients: str | None = None  # sha256 of what the last training gave
+    transfer: Transfer | None = None
+    ledger: tuple[Counted, ...]
+    holdout: LookedHoldout | None = None
+
+    @property
+    def stated(self) -> int:
+        """k: what the bound is computed from."""
+        return self.picks + self.errors + self.slack
+
+
+def assumptions_of(
+    kind: str,
+    *,
+    holdout: bool,
+    transfer: bool = False,
+    fit: bool = False,
+    features: bool = False,
+) -> tuple[str, ...]:
+    """Of a certificate of this kind, with or without a hold-out line, a bound on f, the user's own
+    learner and a backbone.
+    """
+    held_out = (OF_HOLDOUT + OF_LOOKS * (kind == "picks")) * holdout
+    return OF_KIND[kind] + OF_FIT * fit + OF_FEATURES * features + held_out + OF_TRANSFER * transfer
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +282,7 @@ class Answers:
     net_fingerprint: str  # of f's numbers (FORMAT.md, section 5)
     classes: NDArray[np.int64]  # [n] of the largest score
     gaps: NDArray[np.float64]  # [n] the largest score less the second largest
+    program: str | None = None  # of what f computes with its numbers, where that is known
 
     def outside(self, tolerance: Decimal) -> NDArray[np.int64]:
         """[n] the classes; -1 where a gap within the tolerance might differ elsewhere."""
@@ -213,7 +319,11 @@ class Verdict(Record):
         return said
 
 
-_KINDS: dict[str, type[Claim]] = {"occam": OccamClaim, "pac-bayes": GaussianClaim}
+_KINDS: dict[str, type[Claim]] = {
+    "occam": OccamClaim,
+    "pac-bayes": GaussianClaim,
+    "picks": PicksClaim,
+}
 
 
 def read_claim(obj: Any) -> Claim:
@@ -227,11 +337,15 @@ def read_claim(obj: Any) -> Claim:
 _R = TypeVar("_R", bound=Record)
 
 
+# Keys that files of the version before do not have.
+_LATER: dict[type[Record], set[str]] = {GaussianClaim: {"tries_bits"}, Transfer: {"program"}}
+
+
 def _read_record(cls: type[_R], obj: Any, what: str) -> _R:
     kinds = get_type_hints(cls)
-    if not isinstance(obj, dict) or sorted(obj) != sorted(kinds):
+    if not isinstance(obj, dict) or (set(kinds) ^ set(obj)) - _LATER.get(cls, set()):
         raise Malformed(f"{what} must be an object with exactly the keys {', '.join(kinds)}")
-    return cls(**{key: _read(kind, obj[key], f"{what}'s {key}") for key, kind in kinds.items()})
+    return cls(**{key: _read(kinds[key], value, f"{what}'s {key}") for key, value in obj.items()})
 
 
 def _read(kind: Any, value: Any, what: str) -> Any:
@@ -249,7 +363,8 @@ def _read(kind: Any, value: Any, what: str) -> Any:
         return value
     if origin is Literal:
         if value not in parts:
-            raise Malformed(f"{what} must be {parts[0]!r}, which is what its message decodes to")
+            allowed = " or ".join(map(repr, parts))
+            raise Malformed(f"{what} must be {allowed}, which is what its message decodes to")
         return value
     if issubclass(kind, Record):
         return _read_record(kind, value, what)

@@ -14,7 +14,7 @@ MAGIC = b"\x89cushion1\n"
 _LENGTH = struct.Struct("<I")
 _DIGEST = 32
 _MOST_CLAIM = 2**20
-_MOST_MESSAGE = 2**19
+_MOST_MESSAGE = {"occam": 2**19, "pac-bayes": 2**19, "picks": 2**24}
 
 
 def pack(claim: Claim, message: bytes) -> bytes:
@@ -29,7 +29,7 @@ def unpack(data: bytes) -> tuple[Claim, bytes]:
     if not data.startswith(MAGIC):
         raise Malformed("this is not a certificate file (its first bytes are wrong)", 0)
     text, position = _block(data, len(MAGIC), _MOST_CLAIM, "claim")
-    message, position = _block(data, position, _MOST_MESSAGE, "message")
+    message, position = _block(data, position, max(_MOST_MESSAGE.values()), "message")
     if len(data) != position + _DIGEST:
         raise Malformed(f"the digest has {_DIGEST} bytes, not {len(data) - position}", position)
     if hashlib.sha256(data[:position]).digest() != data[position:]:
@@ -41,7 +41,11 @@ def unpack(data: bytes) -> tuple[Claim, bytes]:
         raise Malformed("the claim is not JSON", len(MAGIC)) from None
     if not canonical:  # also catches repeated keys, odd spacing and odd numbers
         raise Malformed("the claim is not in canonical form", len(MAGIC))
-    return read_claim(obj), message
+    claim = read_claim(obj)
+    if len(message) > _MOST_MESSAGE[claim.kind]:
+        fault = f"a message of {len(message)} bytes is too long for a certificate of its kind"
+        raise Malformed(fault, len(MAGIC))
+    return claim, message
 
 
 def _canonical(obj: Any) -> bytes:

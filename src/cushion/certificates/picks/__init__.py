@@ -1,0 +1,1 @@
+"""A classifier and the few rows of the sample that it needs: rounds, learners, certificates."""
