@@ -5,9 +5,12 @@ them.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from cushion import verifier
@@ -21,6 +24,15 @@ from cushion.certificates.format.sources import Values
 from cushion.data.dataset import Dataset
 
 STILL = -8  # an exponent so small that the number hardly ever leaves its whole mean
+
+
+@contextmanager
+def few_draws() -> Iterator[None]:
+    """Claims may have any number of draws, as in the theorem: simulations take thousands."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("cushion.certificates.pac_bayes", "cushion.verifier.gaussian"):
+            patch.setattr(f"{module}.FEWEST_DRAWS", 1)
+        yield
 
 
 def whole(values: object) -> NDArray[np.int64]:

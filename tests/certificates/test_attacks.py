@@ -22,10 +22,11 @@ from threadpoolctl import threadpool_limits
 
 from cushion import verifier
 from cushion.certificates.certificate import certify_net
+from cushion.certificates.format.draws import count_draws, key_of, random_rows
 from cushion.certificates.format.evaluation import for_each
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import decode, encode
-from cushion.certificates.format.posterior import count_draws, encode_posterior, key_of, random_rows
+from cushion.certificates.format.posterior import encode_posterior
 from cushion.errors import Malformed
 from cushion.theorems.occam import occam_bound
 
@@ -126,7 +127,7 @@ def test_the_memory_of_a_count_does_not_grow_with_its_draws() -> None:
     are held at once.
     """
     posterior, data = coin(), ones(1000)
-    key = key_of(encode_posterior(posterior).data, 1)
+    key = key_of(encode_posterior(posterior).data, 1, data.fingerprint)
     peaks = []
     for draws in (10**4, 10**6):
         tracemalloc.start()

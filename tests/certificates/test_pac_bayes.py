@@ -5,7 +5,7 @@ its coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
-from tests.posterior_cases import STILL, coin, linear, ones, verify_claim, whole
+from tests.posterior_cases import STILL, coin, few_draws, linear, ones, verify_claim, whole
 
 from cushion.certificates import pac_bayes
 from cushion.certificates.format import rounded_gaussian
@@ -25,6 +25,12 @@ from cushion.data.dataset import Dataset
 from cushion.numerics import decimal_up, float_up
 from cushion.verifier import gaussian as verifier
 from cushion.verifier.tails import bound_holds
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _any_number_of_draws() -> Iterator[None]:
+    with few_draws():
+        yield
 
 
 def factor(mean: int, exponent: int, prior: int) -> Factor:
@@ -122,20 +128,21 @@ def _log(k: int, m: int) -> float:
     st.integers(1, 10**7),
     st.floats(0, 20000),
     st.sampled_from([1, 20, 999]),
+    st.sampled_from([0, 80]),
 )
 @settings(max_examples=100, deadline=None)
 def test_stated_bounds_pass_the_verifier_and_smaller_ones_do_not(
-    draws: int, share: float, m: int, nats: float, millis: int
+    draws: int, share: float, m: int, nats: float, millis: int, bits: int
 ) -> None:
     errors, delta = round(share * draws), Fraction(millis, 2000)
-    empirical = Decimal(pac_bayes.binomial_bound(errors, draws, delta))
+    empirical = Decimal(pac_bayes.binomial_bound(errors, draws, delta, bits, Fraction(0)))
     exact_delta = Decimal(millis) / 2000
-    assert bound_holds(errors, draws, 0, exact_delta, empirical)
+    assert bound_holds(errors, draws, bits, exact_delta, empirical)
     bound, price = Decimal(pac_bayes.pac_bayes_bound(str(empirical), m, nats)), Decimal(nats) / m
     assert verifier.kl_reaches(empirical, bound, price)
     less = Decimal("0.000002")
     if less < empirical < 1:
-        assert not bound_holds(errors, draws, 0, exact_delta, empirical - less)
+        assert not bound_holds(errors, draws, bits, exact_delta, empirical - less)
     if empirical < bound - less < 1 - less:
         assert not verifier.kl_reaches(empirical, bound - less, price)
     assert not verifier.kl_reaches(
@@ -144,15 +151,15 @@ def test_stated_bounds_pass_the_verifier_and_smaller_ones_do_not(
 
 
 def test_no_errors_have_a_closed_form() -> None:
-    assert float(pac_bayes.binomial_bound(0, 1000, Fraction(1, 20))) == pytest.approx(
-        1 - 0.05**0.001, abs=1e-6
-    )
-    assert pac_bayes.binomial_bound(1000, 1000, Fraction(1, 20)) == "1.000000"
+    for bits in (0, 80):
+        bound = pac_bayes.binomial_bound(0, 1000, Fraction(1, 20), bits, Fraction(0))
+        assert float(bound) == pytest.approx(1 - (0.05 * 2.0**-bits) ** 0.001, abs=1e-6)
+    assert pac_bayes.binomial_bound(1000, 1000, Fraction(1, 20), 0, Fraction(0)) == "1.000000"
     assert pac_bayes.pac_bayes_bound("1.000000", 10, 0.1) == "1.000000"
 
 
 def test_one_example_is_enough_for_a_certificate() -> None:
-    made = certify_gaussian(coin(), ones(1), Decimal("0.05"), draws=50)
+    made = certify_gaussian(coin(), ones(1), Decimal("0.05"), draws=5000)
     assert 0.9 < made.bound <= 1
     assert verify_claim(made.claim, made.message, ones(1), None).ok
 
@@ -174,21 +181,30 @@ def of_draws(seed: int) -> float:
     return certify_gaussian(coin(seed), MANY, Decimal("0.5"), draws=60).bound
 
 
+@pytest.fixture
+def _tries_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at the draws here, so nothing of δ' is left over for tries."""
+    monkeypatch.setattr(pac_bayes, "TRIES_BITS", 0)
+
+
 MANY = ones(10**6)
 TRUE_ERROR = float(stats.norm.cdf(-1))
 
 
+@pytest.mark.usefixtures("_tries_are_free")
 def test_the_draws_fail_no_more_often_than_their_share_of_delta() -> None:
     assert failures(of_draws, TRUE_ERROR) <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / 150)
 
 
+@pytest.mark.usefixtures("_tries_are_free")
 def test_coverage_catches_a_missing_monte_carlo_correction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        pac_bayes, "binomial_bound", lambda errors, draws, _: decimal_up(errors / draws)
+        pac_bayes, "binomial_bound", lambda errors, draws, *_: decimal_up(errors / draws)
     )
     assert failures(of_draws, TRUE_ERROR) > 0.25
 
 
+@pytest.mark.usefixtures("_tries_are_free")
 def test_coverage_catches_noise_with_variance_for_deviation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -220,6 +236,7 @@ def test_a_posterior_that_memorises_gets_no_bound_below_chance() -> None:
     assert failures(of_memory, 0.5, 25) == 0
 
 
+@pytest.mark.usefixtures("_tries_are_free")
 def test_coverage_catches_an_unpaid_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pac_bayes, "gaussian_kl", lambda _: Fraction(0))
     monkeypatch.setattr(pac_bayes, "_LN2_UP", Fraction(0))  # nor the header

@@ -18,6 +18,12 @@ from tests.posterior_cases import coin, convolutional, linear, ones, stripes, wh
 
 from cushion.certificates.format import rounded_gaussian as gaussian
 from cushion.certificates.format.bits import BitWriter
+from cushion.certificates.format.draws import (
+    count_draws,
+    key_of,
+    random_rows,
+    words,
+)
 from cushion.certificates.format.headers import code_input, code_layer
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
@@ -25,10 +31,7 @@ from cushion.certificates.format.layers import Conv, Dense, Feature, Layer, Pool
 from cushion.certificates.format.posterior import (
     Factor,
     Posterior,
-    count_draws,
     encode_posterior,
-    key_of,
-    random_rows,
     read_posterior,
 )
 from cushion.certificates.format.sources import Grid, Values
@@ -96,17 +99,18 @@ def test_draws_follow_the_rounded_gaussian(mean: int, exponent: int) -> None:
 
 GOLDEN = linear(whole([[5, -7, 100], [0, 2, -3]]), whole([[0, 3, 8], [-2, -8, 5]]))
 MESSAGE = (21, "5b624805000000f9ffffff640000000000000002000000fdffffff000308fef805")
-KEY = "509bdddd26ea21c9e107ac6fc3e2a4e034c90f60c204ed1ff7f2902707371978"
-DRAWS = [[1, 2, 31, 0, 1, 0], [2, -1, 33, -1, 1, -1], [1, -3, 40, 0, 1, 8], [1, -4, 38, -1, 1, 3]]
-ROWS = [34705, 32211, 28973, 59009, 41327]
+DATA = "0123456789abcdef" * 4
+KEY = "1c84201492626947d2da95265f67edf82bd71db27ffd5544669abbd1c8dd058d"
+DRAWS = [[3, 0, 22, 0, 0, -1], [2, 0, 63, 0, 0, 2], [3, -4, 13, 0, 1, -6], [1, 0, 44, 0, 0, 6]]
+ROWS = [19958, 7650, 52934, 12723, 1131]
 
 
 def test_golden_message_and_draws() -> None:
     message = encode_posterior(GOLDEN)
     assert (message.bits, message.data.hex()) == MESSAGE
-    assert key_of(message.data, 5) == KEY
-    words = stream(f"net {KEY}", 0, 4 * 6).reshape(4, 6)
-    drawn = GOLDEN.draw(words)
+    assert key_of(message.data, 5, DATA) == KEY
+    used = words("net", KEY, 4 * 6).reshape(4, 6)
+    drawn = GOLDEN.draw(used)
     assert drawn.tolist() == DRAWS
     assert random_rows(KEY, 60000)(0, 5).tolist() == ROWS
     for j, column in itertools.product(range(4), range(6)):  # the same by the inverse of Φ
@@ -115,7 +119,7 @@ def test_golden_message_and_draws() -> None:
             GOLDEN.factors[0].variances.flat[column],
         )
         with mpmath.workdps(50):
-            chance = (mpmath.mpf(int(words[j, column])) + mpmath.mpf(1) / 2) / mpmath.mpf(2) ** 64
+            chance = (mpmath.mpf(int(used[j, column])) + mpmath.mpf(1) / 2) / mpmath.mpf(2) ** 64
             z = mpmath.sqrt(mpmath.mpf(2) ** (int(exponent) + 1)) * mpmath.erfinv(2 * chance - 1)
             assert drawn[j, column] == int(
                 mpmath.floor(mpmath.mpf(int(mean)) / 4 + z + mpmath.mpf(1) / 2)
@@ -158,7 +162,7 @@ def test_counts_are_those_of_single_nets() -> None:
     posterior, sample = convolutional(3), stripes()
     message = encode_posterior(posterior).data
     nets = 300  # more than one batch
-    key = key_of(message, nets)
+    key = key_of(message, nets, sample.fingerprint)
     rows = random_rows(key, len(sample))(0, nets)
     assert rows.min() >= 0
     assert rows.max() < len(sample)
@@ -166,7 +170,7 @@ def test_counts_are_those_of_single_nets() -> None:
     naive = 0
     for j, row in enumerate(rows.tolist()):
         net = posterior.with_numbers(
-            posterior.draw(stream(f"net {key}", 0, size, j * size).reshape(1, size))[0]
+            posterior.draw(words("net", key, size, j * size).reshape(1, size))[0]
         )
         scores = net.scores(sample.x[row : row + 1])[0].tolist()
         others = [s for label, s in enumerate(scores) if label != sample.y[row]]
@@ -234,8 +238,8 @@ def test_nets_scored_together_score_as_they_do_alone(seed: int, spread: int) -> 
 
 
 def test_counted_share_is_the_true_error() -> None:
-    key = key_of(encode_posterior(coin()).data, 3000)
     sample = ones(50)
+    key = key_of(encode_posterior(coin()).data, 3000, sample.fingerprint)
     errors = count_draws(coin(), key, sample.x, sample.y, 3000, random_rows(key, 50))
     assert abs(errors / 3000 - stats.norm.cdf(-1)) < 4 * np.sqrt(0.16 * 0.84 / 3000)
 

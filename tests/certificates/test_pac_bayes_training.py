@@ -98,12 +98,11 @@ def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path, cloc
         method="pac-bayes",
         minutes=0.1,
         seed=3,
-        draws=2000,
         holdout=held,
-        report=lambda _, bound: told.append(bound),
+        report=lambda *_: told.append(clock.now),
     )
-    assert clock.now < 6.2
     assert told
+    assert told[-1] < 6.2
     assert made.bound < 0.6
     found = verifier.verify(made.save(tmp_path / "q.cushion"), sample, held)
     assert (found.ok, found.holdout_replayed) == (True, True)
@@ -127,7 +126,7 @@ def interrupting(at: int) -> Callable[[float, Decimal], None]:
 
 
 def test_an_interrupt_keeps_the_posterior_so_far() -> None:
-    found = train_posterior(stripes(), SearchOptions(10), interrupting(1))
+    found = train_posterior(stripes(), SearchOptions(10), 10**5, interrupting(1))
     assert found.interrupted
     assert found.posterior.size > 0
 
@@ -136,7 +135,9 @@ def test_the_same_seed_draws_the_same_net_and_threads_are_given_back() -> None:
     threads = torch.get_num_threads()
     one, two, other = (
         encode_posterior(
-            train_posterior(stripes(), SearchOptions(10, seed=seed), interrupting(0)).posterior
+            train_posterior(
+                stripes(), SearchOptions(10, seed=seed), 10**5, interrupting(0)
+            ).posterior
         ).data
         for seed in (1, 1, 2)
     )
@@ -148,7 +149,7 @@ def test_float_features_get_a_paid_quantiser() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 5)).astype(np.float32)
     sample = Dataset("table", x, (x[:, 0] > 0).astype(np.int64), 2)
-    found = train_posterior(sample, SearchOptions(0.5 / 60))
+    found = train_posterior(sample, SearchOptions(0.5 / 60), 10**5)
     paid = encode_posterior(found.posterior).ledger
     assert any("floats" in item.meaning and item.bits > 5 for item in paid)
     assert found.posterior.skeleton.fault(x) == ""

@@ -222,7 +222,7 @@ def test_certificates_of_the_other_kind_are_read_by_their_own_rules(
     data = ones(200)
     np.savez(tmp_path / "ones.npz", x=data.x, y=data.y)
     file = str(
-        certify_gaussian(coin(), data, Decimal("0.05"), draws=300).save(tmp_path / "q.cushion")
+        certify_gaussian(coin(), data, Decimal("0.05"), draws=10**5).save(tmp_path / "q.cushion")
     )
     found = answer(capsys, "verify", file, "--data", str(tmp_path / "ones.npz"))
     assert (found["ok"], found["kind"], found["about"], found["transfer_replayed"]) == (

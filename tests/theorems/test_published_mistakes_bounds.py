@@ -276,7 +276,7 @@ def test_the_priors_variance_stands_in_the_paid_header() -> None:
         assert "prior" in message.ledger[-1].item
         assert read_posterior(message.data, message.bits)[0].factors[0].prior == prior
     assert sum(2.0**-bits for bits in lengths) <= 1
-    claim = gaussian.certify_gaussian(coin(), ones(M), DELTA, draws=1000).claim
+    claim = gaussian.certify_gaussian(coin(), ones(M), DELTA, draws=10**5).claim
     nats = (
         float(claim.kl)
         + encode_posterior(coin()).bits * math.log(2)

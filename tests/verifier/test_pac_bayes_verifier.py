@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from decimal import ROUND_DOWN, Context, Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.posterior_cases import coin, convolutional, linear, ones, stripes, verify_claim, whole
+from tests.posterior_cases import (
+    coin,
+    convolutional,
+    few_draws,
+    linear,
+    ones,
+    stripes,
+    verify_claim,
+    whole,
+)
 
 from cushion import verifier
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.claims import Holdout, read_claim
 from cushion.certificates.format.container import pack, unpack
+from cushion.certificates.format.draws import count_draws, key_of, random_rows, row_by_row
 from cushion.certificates.format.inputs import Floats
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.limits import multiplications
-from cushion.certificates.format.posterior import (
-    Factor,
-    Posterior,
-    count_draws,
-    encode_posterior,
-    key_of,
-    random_rows,
-    row_by_row,
-)
+from cushion.certificates.format.posterior import Factor, Posterior, encode_posterior
 from cushion.certificates.format.rounded_gaussian import lower_tail, table
 from cushion.certificates.format.sources import Values
 from cushion.certificates.pac_bayes import certify_gaussian
@@ -36,6 +39,12 @@ from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
 
 SAMPLE, HELD = stripes(400), stripes(80, seed=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _any_number_of_draws() -> Iterator[None]:
+    with few_draws():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +98,7 @@ FORGERIES: list[tuple[dict[str, Any], str]] = [
     ({"kl": "0.000001"}, "arithmetic"),
     ({"bound": "0.100000"}, "none"),
     ({"sample_bound": "0.100000"}, "none"),
-    ({"errors": 1, "sample_bound": "0.030000", "bound": "1.000000"}, "message"),
+    ({"errors": 1, "sample_bound": "0.200000", "bound": "1.000000"}, "message"),
     ({"draws": 499}, ""),
     ({"draws": 501}, "message"),
     ({"delta": "0.4"}, ""),
@@ -195,18 +204,28 @@ def test_fields_outside_the_format_are_malformed(
         verdict(made, **changes)
 
 
-def test_too_many_draws_for_their_delta_are_refused() -> None:
-    """The sampler is exact to 2^-54 a number: a δ' below what all draws may be off by cannot be
-    had.
+def test_what_the_sampler_may_be_off_by_is_added() -> None:
+    """Four numbers of 2^-54 each, and m·2^-64 of the row: a bound as small as that implies nothing,
+    and at a tiny δ there is still one.
     """
-    with pytest.raises(BadInput, match="too small"):
-        certify_gaussian(coin(), ones(5), Decimal("0.00000000000001"), draws=1000)
-    made = certify_gaussian(coin(), ones(5), Decimal("0.05"), draws=1000)
-    tiny = {"delta": "0.000000000000000005", "delta_draws": "0.000000000000000001"}
-    forged = dataclasses.replace(made.claim, **tiny, sample_bound="0.999", bound="1.0")
-    found = verify_claim(forged, made.message, ones(5), None)
+    made = certify_gaussian(coin(), ones(5), Decimal("0.000000000000000005"), draws=1000)
+    assert verify_claim(made.claim, made.message, ones(5), None).ok
+    for bound in ("0.0", "0.000000000000000222"):
+        forged = dataclasses.replace(made.claim, errors=0, sample_bound=bound, bound="1.0")
+        found = verify_claim(forged, made.message, ones(5), None)
+        assert (found.ok, found.level) == (False, "none")
+
+
+def test_a_file_of_the_version_before_is_read_and_not_believed(made: Certificate) -> None:
+    before = dataclasses.replace(made.claim, tries_bits=0)
+    assert "tries_bits" not in before.to_json()
+    assert read_claim(before.to_json()) == before
+    found = verify_claim(before, made.message, SAMPLE, HELD)
     assert (found.ok, found.level) == (False, "none")
-    assert "not that exact" in found.reason
+    assert "certify again" in found.reason
+    for other in (-80, 1, 79, 81):
+        with pytest.raises(Malformed):
+            verdict(made, tries_bits=other)
 
 
 def test_the_work_of_all_draws_is_limited_when_written_and_when_read(
@@ -242,13 +261,14 @@ def test_the_share_of_the_draws_is_a_fifth(made: Certificate) -> None:
 
 
 def test_other_numbers_of_draws_are_other_draws() -> None:
-    """Stopping a count where it looks good: the first nets of a longer count are not those of a
-    shorter one.
+    """Stopping a count where it looks good, or sorting the rows so that it does: the first nets of
+    a longer count, or of other rows, are not those of this one.
     """
     message = encode_posterior(coin()).data
     firsts = {
-        tuple(random_rows(key_of(message, draws), 1000)(0, 20).tolist())
-        for draws in range(100, 150)
+        tuple(random_rows(key_of(message, draws, data), 1000)(0, 20).tolist())
+        for draws in range(100, 125)
+        for data in ("0" * 64, "1" * 64)
     }
     assert len(firsts) == 50
 
@@ -289,7 +309,7 @@ def test_a_holdout_made_of_the_sample_s_rows_is_refused(made: Certificate) -> No
     copy = Dataset("copy", SAMPLE.x[::-1].copy(), SAMPLE.y[::-1].copy(), 3)
     with pytest.raises(BadInput, match="not held out: 400 of the 400"):
         certify_gaussian(convolutional(5), SAMPLE, Decimal("0.05"), draws=10, holdout=copy)
-    key = key_of(made.message, made.claim.draws)
+    key = key_of(made.message, 400, copy.fingerprint)
     errors = count_draws(convolutional(5), key, copy.x, copy.y, 400, row_by_row)
     found = verify_claim(
         dataclasses.replace(
@@ -330,13 +350,14 @@ def test_a_replay_that_takes_long_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
 def test_claims_are_read_strictly(made: Certificate) -> None:
     good = made.claim.to_json()
     assert read_claim(json.loads(json.dumps(good))) == made.claim
-    for key in good:
+    for key in good.keys() - {"tries_bits"}:
         with pytest.raises(Malformed):
             read_claim({k: v for k, v in good.items() if k != key})
     wrong: list[dict[str, Any]] = [
         {"m": True},
         {"errors": 1.0},
         {"kl": 3},
+        {"tries_bits": None},
         {"about": "g"},
         {"kind": "occam"},
         {"ledger": {}},

@@ -46,9 +46,6 @@ from cushion.nets.network import Network
 from cushion.nets.normalise import Normalise
 from cushion.theorems.occam import occam_bound, parse_delta
 
-# of a posterior, drawn in all: a large one is drawn less often, so that verifying takes a minute
-_WORDS = 2 * 10**8
-_FEWEST = 1000
 _LONG = 60.0  # seconds: what takes longer is said before it starts
 _USUAL = SearchOptions()
 
@@ -118,7 +115,8 @@ def certify(
         given = {"model": model, "unlabelled": unlabelled}
         for name in (name for name, value in given.items() if value is not None):
             raise BadInput(f"`method` = pac-bayes trains nets of its own; leave `{name}` out")
-        trained = _train(sample, options, report or no_report, keep, tell)
+        nets = options.draws + (0 if holdout is None else len(holdout))
+        trained = _train(sample, options, nets, report or no_report, keep, tell)
         return _certify_posterior(trained, sample, holdout, total, options)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and (model is None or isinstance(model, Network)):
@@ -198,17 +196,18 @@ def _readable(sample: Dataset) -> Dataset:
 def _train(
     sample: Dataset,
     options: SearchOptions,
+    nets: int,
     report: Report,
     keep: str | Path | None,
     tell: Tell,
 ) -> FoundPosterior:
     """A posterior, from where a search that was killed had come, if `keep` says so."""
     if keep is None:
-        return train_posterior(sample, options, report)
+        return train_posterior(sample, options, nets, report)
     # neither δ nor the draws have a part in the training, but asking for others is another search
     file = StateFile(Path(keep), identify(data=sample.fingerprint, **vars(options)), tell)
     try:
-        return train_posterior(sample, options, report, file.start(), file.keep)
+        return train_posterior(sample, options, nets, report, file.start(), file.keep)
     except Malformed:
         raise file.refusal() from None
 
@@ -221,9 +220,8 @@ def _certify_posterior(
     options: SearchOptions,
 ) -> Certificate:
     notes = {**_notes(options, found.interrupted), "steps": found.steps}
-    draws = min(options.draws, max(_FEWEST, _WORDS // found.posterior.size))
     return certify_gaussian(
-        found.posterior, sample, delta, draws=draws, holdout=holdout, made_with=notes
+        found.posterior, sample, delta, draws=options.draws, holdout=holdout, made_with=notes
     )
 
 

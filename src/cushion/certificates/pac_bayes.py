@@ -18,16 +18,15 @@ from cushion.certificates.format.claims import (
     Payment,
     assumptions_of,
 )
-from cushion.certificates.format.posterior import (
-    Factor,
-    Posterior,
-    Rows,
+from cushion.certificates.format.draws import (
+    TRIES_BITS,
     count_draws,
-    encode_posterior,
     key_of,
     random_rows,
     row_by_row,
 )
+from cushion.certificates.format.limits import FEWEST_DRAWS
+from cushion.certificates.format.posterior import Factor, Posterior, encode_posterior
 from cushion.certificates.format.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
@@ -65,18 +64,23 @@ def confidence_nats(m: int, delta: Fraction) -> float:
     return (math.log(2.0) + 0.5 * math.log(m) - math.log(delta)) * _SLACK
 
 
-def sampling_slack(size: int, draws: int, m: int) -> Fraction:
-    """Total variation of all counted nets and rows from independent ideal draws, at most."""
-    return draws * (size * ERROR + Fraction(m, 2**64))
-
-
-def binomial_bound(errors: int, draws: int, delta: Fraction) -> str:
-    """BinInv(errors; draws, δ), rounded up: at least L̂(Q), with probability ≥ 1-δ over the draws.
-
-    Each draw, a net from Q on a uniform row of the sample, errs with probability L̂(Q),
-    independently of the others.
+def sampling_slack(size: int, m: int) -> Fraction:
+    """Total variation of one counted net and its row from ideal draws, at most; m: 0 where the row
+    is not drawn.
     """
-    return decimal_up(binomial_inverse(errors, draws, math.log(delta) * _SLACK))
+    return size * ERROR + Fraction(m, 2**64)
+
+
+def binomial_bound(errors: int, draws: int, delta: Fraction, bits: int, slack: Fraction) -> str:
+    """BinInv(errors; draws, δ·2^-bits) + slack, rounded up, at most 1.
+
+    At least L̂(Q), with probability ≥ 1-δ over the draws, for 2^bits tries at once: each draw, a net
+    of the sampler's law on a uniform row of the sample, errs with a probability that is L̂(Q) up to
+    the slack, independently of the others.
+    """
+    log_delta = (math.log(delta) - bits * math.log(2.0)) * _SLACK
+    found = binomial_inverse(errors, draws, log_delta)
+    return decimal_up(min(1.0, math.nextafter(found + float(slack) * _SLACK, 1.0)))
 
 
 def pac_bayes_bound(sample_error: str, m: int, nats: float) -> str:
@@ -103,14 +107,12 @@ def certify_gaussian(
 ) -> Certificate:
     """State the PAC-Bayes bound of one posterior on its sample, and perhaps a hold-out line.
 
-    Valid however the posterior was found, as long as neither the stated draws nor the held-out
-    examples were looked at. δ/5 goes to the draws, the rest to the theorem.
+    Valid however the posterior was found, and even if it was chosen by looking at the draws of up
+    to 2^80 of them, as long as the held-out examples were not looked at. δ/5 goes to the draws, the
+    rest to the theorem.
     """
     check_holdout(holdout, sample)
-    try:
-        posterior.check_draws(draws + (0 if holdout is None else len(holdout)))
-    except Malformed as problem:
-        raise BadInput(f"{problem}; take fewer draws, held-out examples or weights") from None
+    check_draws(posterior, draws, holdout)
     message = encode_posterior(posterior)
     m, stated, line = len(sample), format(delta, "f"), None
     floor = Context(prec=40, rounding=ROUND_FLOOR)
@@ -125,22 +127,18 @@ def certify_gaussian(
     ]
     nats = float(message.bits * _LN2_UP + Fraction(kl) + Fraction(confidence))
 
-    def left(failure: Decimal, nets: int, rows: int) -> Fraction:
-        exact = Fraction(failure) - sampling_slack(posterior.size, nets, rows)
-        if exact <= 0:
-            raise BadInput(f"`delta` = {delta} is too small for {nets} draws of {posterior.size}")
-        return exact
-
-    def count(data: Dataset, nets: int, rows: Rows) -> int:
+    def count(data: Dataset, nets: int, drawn: bool) -> int:
+        key = key_of(message.data, nets, data.fingerprint)
+        rows = random_rows(key, len(data)) if drawn else row_by_row
         return count_draws(posterior, key, data.x, data.y, nets, rows, progress=True)
 
-    for_draws, key = left(share, draws, m), key_of(message.data, draws)
-    errors = count(sample, draws, random_rows(key, m))
-    empirical = binomial_bound(errors, draws, for_draws)
+    errors = count(sample, draws, drawn=True)
+    slack = sampling_slack(posterior.size, m)
+    empirical = binomial_bound(errors, draws, Fraction(share), TRIES_BITS, slack)
     if holdout is not None:
-        n = len(holdout)
-        missed = count(holdout, n, row_by_row)
-        bound = binomial_bound(missed, n, left(delta, n, 0))
+        n, slack = len(holdout), sampling_slack(posterior.size, 0)
+        missed = count(holdout, n, drawn=False)
+        bound = binomial_bound(missed, n, Fraction(delta), 0, slack)
         line = Holdout(holdout.fingerprint, missed, n, stated, bound)
     claim = GaussianClaim(
         data=sample.name,
@@ -152,6 +150,7 @@ def certify_gaussian(
         kl=format(kl, "f"),
         delta=stated,
         delta_draws=format(share.normalize(), "f"),
+        tries_bits=TRIES_BITS,
         sample_bound=empirical,
         bound=pac_bayes_bound(empirical, m, nats),
         ledger=tuple(ledger),
@@ -160,6 +159,19 @@ def certify_gaussian(
         made_with={**(made_with or {}), **sample.found},
     )
     return Certificate(claim, message.data)
+
+
+def check_draws(posterior: Posterior, draws: int, holdout: Dataset | None) -> None:
+    """BadInput unless so many nets on the sample, and one on each held-out row, can be stated."""
+    if draws < FEWEST_DRAWS:
+        raise BadInput(f"`draws` must be at least {FEWEST_DRAWS}, not {draws}")
+    try:
+        posterior.check_draws(draws + (0 if holdout is None else len(holdout)))
+    except Malformed as problem:
+        raise BadInput(
+            f"{problem}; take fewer draws (at least {FEWEST_DRAWS}), held-out examples or weights, "
+            "or another `method`"
+        ) from None
 
 
 def nats_up(value: Fraction) -> str:

@@ -12,16 +12,16 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Dec
 from functools import reduce
 
 from cushion.certificates.format.claims import CONFIDENCE, GaussianClaim, Payment
-from cushion.certificates.format.errors import Malformed
-from cushion.certificates.format.limits import effort
-from cushion.certificates.format.posterior import (
-    Factor,
+from cushion.certificates.format.draws import (
+    TRIES_BITS,
     count_draws,
     key_of,
     random_rows,
-    read_posterior,
     row_by_row,
 )
+from cushion.certificates.format.errors import Malformed
+from cushion.certificates.format.limits import FEWEST_DRAWS, effort
+from cushion.certificates.format.posterior import Factor, read_posterior
 from cushion.verifier.stated import Examples, check_claim, check_counts, check_line
 from cushion.verifier.tails import bound_holds
 
@@ -53,18 +53,20 @@ class GaussianCheck:
         """Why the stated counts, nats and bits do not imply the stated bounds; empty if they do."""
         claim = self.claim
         nats = _UP.add(_UP.add(bits_nats(claim.header_bits), Decimal(claim.kl)), self._confidence)
-        counts = [(claim.errors, claim.draws, claim.m, claim.delta_draws, claim.sample_bound)]
+        if not claim.tries_bits:
+            return (
+                "this file is of the version before, whose draws could be chosen by looking at "
+                "them; certify again"
+            )
+        counts = [
+            (claim.errors, claim.draws, claim.m, TRIES_BITS, claim.delta_draws, claim.sample_bound)
+        ]
         if (line := claim.holdout) is not None:
-            counts.append((line.errors, line.m, 0, line.delta, line.bound))
-        for errors, draws, rows, delta, bound in counts:
-            slack = sampling_slack(self._posterior.size, draws, rows)
-            left = _DOWN.subtract(Decimal(delta), slack)
-            if left <= 0:
-                return (
-                    f"{draws} draws cannot be had for a failure of {delta}: the sampler is not "
-                    "that exact"
-                )
-            if not bound_holds(errors, draws, 0, left, Decimal(bound)):
+            counts.append((line.errors, line.m, 0, 0, line.delta, line.bound))
+        for errors, draws, rows, bits, delta, bound in counts:
+            slack = sampling_slack(self._posterior.size, rows)
+            left = Decimal(1) if Decimal(bound) == 1 else _DOWN.subtract(Decimal(bound), slack)
+            if left <= 0 or not bound_holds(errors, draws, bits, Decimal(delta), left):
                 return f"{errors} errors in {draws} draws do not imply {bound}"
         price = _UP.divide(nats, claim.m)
         if not kl_reaches(Decimal(claim.sample_bound), Decimal(claim.bound), price):
@@ -94,16 +96,20 @@ class GaussianCheck:
 
     def errors(self, data: Examples, held_out: bool) -> int:
         """Of the drawn nets, each on its row: a random one, or of held-out ones every row once."""
-        key = key_of(self._message, self.claim.draws)
         nets = len(data.x) if held_out else self.claim.draws
+        key = key_of(self._message, nets, data.hashed())
         rows = row_by_row if held_out else random_rows(key, self.claim.m)
         return count_draws(self._posterior, key, data.x, data.y, nets, rows, progress=True)
 
 
 def check_fields(claim: GaussianClaim) -> None:
     """Malformed unless the claim's numbers are of the kind that the format allows."""
+    if not claim.tries_bits:
+        return
     check_claim(claim, claim.header_bits, transfer=False)
     check_counts(claim.errors, claim.draws, "errors", "draws")
+    if claim.tries_bits != TRIES_BITS or claim.draws < FEWEST_DRAWS:
+        raise Malformed(f"a posterior is drawn {FEWEST_DRAWS} times or more, and 2^80 tries paid")
     check_line(claim.delta_draws, claim.sample_bound)
     fifth = _DOWN.quantize(_DOWN.divide(Decimal(claim.delta), 5), _SMALLEST)
     if Decimal(claim.delta_draws) != fifth:
@@ -147,9 +153,9 @@ def confidence_nats(m: int, delta: Decimal) -> Decimal:
     return _UP.divide(_ln_up(_UP.divide(4 * m, _DOWN.multiply(delta, delta))), 2)
 
 
-def sampling_slack(size: int, draws: int, m: int) -> Decimal:
+def sampling_slack(size: int, m: int) -> Decimal:
     """At most D·2^-54 of total variation a net and m·2^-64 a row, rounded up."""
-    return _UP.divide(draws * (size * 2**10 + m), 2**64)
+    return _UP.divide(size * 2**10 + m, 2**64)
 
 
 def kl_reaches(q: Decimal, p: Decimal, budget: Decimal) -> bool:

@@ -26,6 +26,7 @@ MOST_WEIGHT = 2**42
 MOST_SHIFT = 52
 MOST_BIAS_BITS = 40
 MOST_AMPLITUDE = 2**20
+FEWEST_DRAWS, MOST_DRAWS = 10**5, 10**7  # of nets from a posterior
 _MOVED = 16  # multiplications in the time of one value moved
 
 Shape = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""A Gaussian posterior over integer nets: its message, and the draws by which its error is counted.
+"""A Gaussian posterior over integer nets, and its message.
 
 The stochastic classifier Q picks every weight and bias anew: w ~ N(μ, σ²), rounded to ⌊w + 1/2⌋.
 The prior P gives the numbers of one factor (a layer's weights, or its biases) N(0, s²).
@@ -13,19 +13,17 @@ one message for a posterior.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.bits import BitReader, BitWriter
-from cushion.certificates.format.evaluation import arranged, evaluate, for_each
+from cushion.certificates.format.evaluation import arranged, evaluate
 from cushion.certificates.format.headers import code_front
 from cushion.certificates.format.integer_net import Floating, IntegerNet, floats_for
 from cushion.certificates.format.layers import Layer, Pool
@@ -36,21 +34,15 @@ from cushion.certificates.format.rounded_gaussian import (
     MOST_EXPONENT,
     RoundedGaussians,
     Words,
-    choose_rows,
 )
 from cushion.certificates.format.sources import Integers, Values
-from cushion.data.counter import stream
 from cushion.errors import Malformed
-
-Rows = Callable[[int, int], Integers]  # (first, n) -> the rows of nets first..first+n-1
 
 MOST_NUMBERS = 10**5
 MOST_MEAN = 2**20  # quarters
 MOST_DRAWN = 2**31  # numbers in all nets that a file asks for
 MOST_PRODUCTS = 2**40  # multiplications of all of them
 USUAL_PRIOR = 8  # the prior's exponent that one bit names: s = 16
-_NETS_AT_ONCE = 256
-_VALUES_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,58 +186,6 @@ def read_posterior(data: bytes, bits: int) -> tuple[Posterior, Message]:
     again = encode_posterior(posterior)
     check_canonical(data, bits, again, "posterior")
     return posterior, again
-
-
-def key_of(message: bytes, draws: int) -> str:
-    """Names the streams of a claim: sha256("cushion posterior `draws`\\n" + message), hexadecimal.
-
-    Other numbers of draws have other streams, so that nobody can stop a count where it happens to
-    look good.
-    """
-    return hashlib.sha256(f"cushion posterior {draws}\n".encode() + message).hexdigest()
-
-
-def random_rows(key: str, m: int) -> Rows:
-    """The row of m that net j is counted on is word j of the stream "rows `key` 0"."""
-    return lambda first, n: choose_rows(stream(f"rows {key}", 0, n, first), m)
-
-
-def row_by_row(first: int, n: int) -> Integers:
-    """Net j is counted on row j."""
-    return np.arange(first, first + n)
-
-
-def count_draws(
-    posterior: Posterior,
-    key: str,
-    x: NDArray[Any],
-    y: NDArray[np.int64],
-    nets: int,
-    rows: Rows,
-    progress: bool = False,
-) -> int:
-    """How many of so many nets drawn from Q err, each on its row; a tie is an error.
-
-    Net j is made from words j·D..(j+1)·D-1 of the stream "net `key` 0" (`counter.stream`), D the
-    posterior's size. Memory does not grow with the number of nets: a file may ask for 10^7.
-    """
-    size = posterior.size
-    at_once = max(1, min(_NETS_AT_ONCE, _VALUES_AT_ONCE // posterior.width))
-    errors, lock = 0, Lock()
-
-    def work(start: int) -> None:
-        nonlocal errors
-        n = min(at_once, nets - start)
-        numbers = posterior.draw(stream(f"net {key}", 0, n * size, start * size).reshape(n, size))
-        chosen = rows(start, n)
-        scores = posterior.scores(numbers, np.asarray(x[chosen]))
-        right = scores[np.arange(n), y[chosen]]
-        wrong = int(((scores >= right[:, None]).sum(axis=1) != 1).sum())
-        with lock:
-            errors += wrong
-
-    for_each(range(0, nets, at_once), work, at_once * posterior.width, progress)
-    return errors
 
 
 def _stored(layers: tuple[Layer, ...]) -> Iterator[tuple[int, str, Integers]]:

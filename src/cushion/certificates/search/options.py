@@ -6,6 +6,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
+from cushion.certificates.format.limits import FEWEST_DRAWS, MOST_DRAWS
 from cushion.errors import BadInput
 from cushion.records import Options, option
 
@@ -70,7 +71,7 @@ class SearchOptions(Budgeted):
         0, "seed of the search; how far it gets still depends on the time", least=0, below=2**63
     )
     draws: int = option(
-        100_000, "nets drawn and counted, each on one row (a large posterior: fewer)", least=1
+        FEWEST_DRAWS, "nets drawn and counted, each on one row", least=FEWEST_DRAWS, most=MOST_DRAWS
     )
 
     def __post_init__(self) -> None:

@@ -35,6 +35,7 @@ from cushion.certificates.search.sizes import image_shape, square_summed, summed
 from cushion.certificates.search.task import price_of_a_nat
 from cushion.data.counter import stream
 from cushion.data.dataset import Dataset
+from cushion.errors import BadInput, Malformed
 from cushion.numerics import kl_inverse
 
 _BATCH = 256
@@ -164,6 +165,7 @@ def blueprint_for(shape: Shape) -> Blueprint:
 def train_posterior(
     data: Dataset,
     options: SearchOptions,
+    nets: int,
     report: Report = no_report,
     start: Paused | None = None,
     keep: Callable[[Paused], None] | None = None,
@@ -171,8 +173,10 @@ def train_posterior(
     """Train a posterior until the time is over; Ctrl-C ends it early and keeps what there is.
 
     The bounds reported are *estimates* (from training batches). The schedule follows the clock, so
-    it ends in time however slow the machine is; the randomness follows the seed. `keep` is told
-    every few seconds where it is, and `start` is such a place (Malformed if it is not).
+    it ends in time however slow the machine is; the randomness follows the seed. nets: how many
+    will be drawn in all; BadInput, before any training, if the format does not allow so many.
+    `keep` is told every few seconds where it is, and `start` is such a place (Malformed if it is
+    not).
     """
     shift = _BYTES_SHIFT if data.x.dtype == np.uint8 else _FLOATS_SHIFT
     square = square_summed(image_shape(data))
@@ -183,6 +187,7 @@ def train_posterior(
         blueprint = blueprint_for(summed_shape(image_shape(data), square))
         model = PosteriorNet(blueprint, *sample.kind, sample.generator, square)
         model.calibrate(sample.pixels[:_BATCH].float())
+        _check_size(model, nets)
         steps, interrupted = 0, False
         try:
             descent = _descend(model, sample, options, report, start, Keeper(keep))
@@ -193,6 +198,17 @@ def train_posterior(
         return FoundPosterior(model.posterior(), steps, interrupted)
     finally:
         torch.set_num_threads(threads)
+
+
+def _check_size(model: PosteriorNet, nets: int) -> None:
+    """BadInput if the trained posterior could not be drawn so often."""
+    try:
+        model.posterior().check_draws(nets)
+    except Malformed as problem:
+        raise BadInput(
+            f"these inputs are too many for `method` = pac-bayes: {problem}; hold out fewer "
+            "examples, or use another `method`"
+        ) from None
 
 
 def _descend(
