@@ -8,6 +8,8 @@ import json
 import struct
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tests.certificates.nets import difference, posterior
@@ -22,7 +24,7 @@ from cushion.certificates.transfer import transfer
 from cushion.data.inputs import Inputs
 
 DELTA = Decimal("0.05")
-DRAWS = 300
+DRAWS = 10**5
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,15 @@ def transferred(holdout: bool = False, inputs: str = "halves unlabelled") -> Cer
     return transfer(plain, fresh, answer(f(), fresh.x), Decimal("0.001"), Decimal("0.01"))
 
 
+@cache
 def gaussian(holdout: bool = False) -> Certificate:
     held = sample("halves held out") if holdout else None
     return certify_gaussian(posterior(), sample("halves"), DELTA, draws=DRAWS, holdout=held)
+
+
+def version_before(name: str) -> bytes:
+    """A file that the version before wrote, as it was."""
+    return Path(__file__).with_name(f"{name}-version-before.cushion").read_bytes()
 
 
 def altered(certificate: Certificate, message: bytes | None = None, **changes: Any) -> bytes:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from tests.certificates import nets
-from tests.certificates.case import DELTA, Case, altered, base, gaussian, less, transferred
+from tests.certificates.case import (
+    DELTA,
+    Case,
+    altered,
+    base,
+    gaussian,
+    less,
+    transferred,
+    version_before,
+)
 from tests.certificates.samples import noise, sample
 
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.message import encode
-from cushion.certificates.pac_bayes import certify_gaussian
+from cushion.certificates.pac_bayes import binomial_bound, certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.theorems.occam import holdout_bound, occam_bound
 
@@ -317,6 +327,7 @@ def _posteriors() -> Iterator[Case]:
         dataclasses.replace(paid, nats="0.000000") if paid.meaning.startswith("KL") else paid
         for paid in ledger
     ]
+    unpaid = binomial_bound(claim.errors, claim.draws, Fraction(claim.delta_draws), 0, Fraction(0))
     unconfident = [*ledger[:-1], dataclasses.replace(ledger[-1], nats="0.000000")]
     changes: dict[str, tuple[str, dict[str, Any]]] = {
         "bound": ("none", {"bound": less(claim.bound)}),
@@ -332,23 +343,12 @@ def _posteriors() -> Iterator[Case]:
         "errors": ("message", {"errors": claim.errors - 1, "bound": "1.000000"}),
         "draws": (
             "message",
-            {"draws": claim.draws // 2, "sample_bound": "1.000000", "bound": "1.000000"},
+            {"draws": claim.draws + 1, "sample_bound": "1.000000", "bound": "1.000000"},
         ),
         "holdout": ("message", {"holdout": dataclasses.replace(line, errors=line.errors - 1)}),
         "holdout-bound": ("none", {"holdout": dataclasses.replace(line, bound=less(line.bound))}),
         "fingerprint": ("message", {"data_fingerprint": "3" * 64}),
-        "sampler-not-that-exact": (
-            "none",
-            {
-                "delta": "0.000000000000000005",
-                "delta_draws": "0.000000000000000001",
-                "sample_bound": "0.999999",
-                "bound": "1.000000",
-                "holdout": dataclasses.replace(
-                    line, delta="0.000000000000000005", bound="1.000000"
-                ),
-            },
-        ),
+        "tries-unpaid": ("none", {"sample_bound": unpaid, "bound": "1.000000"}),
     }
     for name, (level, change) in changes.items():
         yield _no(
@@ -367,4 +367,10 @@ def _posteriors() -> Iterator[Case]:
         swapped,
         level,
         f"another posterior's message ({errors[0]} errors, not {errors[1]})",
+    )
+    yield _no(
+        "pac-bayes-version-before",
+        version_before("pac-bayes"),
+        "none",
+        "300 draws of a stream that costs nothing to choose: written before tries were paid for",
     )

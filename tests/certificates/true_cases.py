@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from tests.certificates import nets
-from tests.certificates.case import DELTA, Case, altered, base, gaussian, transferred
+from tests.certificates.case import (
+    DELTA,
+    DRAWS,
+    Case,
+    altered,
+    base,
+    gaussian,
+    transferred,
+    version_before,
+)
 from tests.certificates.samples import sample
 
 from cushion.certificates.certificate import certify_net
@@ -118,6 +127,12 @@ def _lines() -> Iterator[Case]:
         **replayed,
     )
     yield _ok(
+        "transfer-version-before",
+        version_before("transfer"),
+        "written before f's program had a fingerprint: it has no such key",
+        **replayed,
+    )
+    yield _ok(
         "transfer-and-holdout",
         altered(both),
         "with both lines, both replayed",
@@ -131,7 +146,7 @@ def _lines() -> Iterator[Case]:
         "a posterior with a hold-out line",
         holdout="halves held out",
     )
-    deep = certify_gaussian(nets.convolutional_posterior(), sample("bars"), DELTA, draws=50)
+    deep = certify_gaussian(nets.convolutional_posterior(), sample("bars"), DELTA, draws=DRAWS)
     yield _ok(
         "pac-bayes-convolution",
         altered(deep),
