@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from cushion.certificates.answers import answer, teacher_scores
@@ -19,8 +20,10 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
+from cushion.certificates.picks.options import PicksOptions
+from cushion.certificates.picks.run import certify_by_list, certify_fit
 from cushion.certificates.search.integer.search import search
-from cushion.certificates.search.options import Method, Report, SearchOptions, no_report
+from cushion.certificates.search.options import Kind, Method, Report, SearchOptions, no_report
 from cushion.certificates.search.posterior import FoundPosterior, train_posterior
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
@@ -46,6 +49,9 @@ from cushion.nets.network import Network
 from cushion.nets.normalise import Normalise
 from cushion.theorems.occam import occam_bound, parse_delta
 
+if TYPE_CHECKING:
+    from cushion.certificates.picks.fit import Function
+
 _LONG = 60.0  # seconds: what takes longer is said before it starts
 _USUAL = SearchOptions()
 
@@ -55,6 +61,7 @@ def certify(
     model: Any,
     data: AnyData,
     *,
+    kind: Kind | None = None,
     method: Method = _USUAL.method,
     unlabelled: Inputs | AnyData | None = None,
     holdout: AnyData | None = None,
@@ -69,6 +76,8 @@ def certify(
     device: str | None = None,
     batch: int | None = None,
     stated_error: float | None = None,
+    fit: str | Function | None = None,
+    picks: PicksOptions | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -91,6 +100,11 @@ def certify(
     a net drawn anew from Q errs on a new example; it fails with probability at most `delta` over
     the sample and the draws, which are made after training, once.
 
+    Kind picks runs a fixed learner of the frozen list, or `fit`, your own training (`file.py:fit`
+    or a function fit(x, y, seed) -> nn.Module), in rounds that add the rows which it gets wrong;
+    the bound is about what the last training gave, with `fit` your own net (`certificate.net`).
+    `picks`: how (`PicksOptions`). docs/picks.md.
+
     `holdout` and `unlabelled` are used only after the search has ended; before it, they are only
     checked for rows of the sample. `report` is told now and then which part of the work is done,
     and the best bound so far (pac-bayes: an estimate of it). `keep` is a file for the best so far
@@ -98,10 +112,19 @@ def certify(
     the certificate is safe. `tell` is told in sentences what should be known before it starts. The
     other options: `SearchOptions`.
     """
+    if kind == "pac-bayes" and method == _USUAL.method:
+        method = "pac-bayes"
+    if kind is not None and (kind == "pac-bayes") != (method == "pac-bayes"):
+        raise BadInput(f"`method` = {method} is not of `kind` = {kind}; give one of them")
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
-    sample = _readable(as_dataset(data))
+    sample = as_dataset(data) if fit is not None else _readable(as_dataset(data))
     holdout = as_holdout(holdout, sample)
     remark(*sample.doubts)
+    if kind == "picks":
+        own = placed(behind(model, normalise, sample.shape), device)
+        return _certify_picks(own, sample, holdout, unlabelled, options, fit, picks, batch)
+    if fit is not None or picks is not None:
+        raise BadInput("`fit` and what is said of picks belong to `kind` = picks; give that too")
     if options.minutes is None and options.steps is None:
         options = replace(options, minutes=usual_minutes(sample))
     if options.steps is None and options.seconds > _LONG:
@@ -168,11 +191,58 @@ def certify(
     if inputs is None or delta_f is None:
         return certificate
     assert scores is not None
-    relative = COARSE_TOLERANCE if _is_half(model) else RELATIVE_TOLERANCE
-    tolerance = choose_tolerance(scores.abs().amax(dim=1).double().numpy(), relative)
+    tolerance = choose_tolerance(_largest(scores), _relative_tolerance(model))
     with batches(batch):
         answers = answer(model, inputs.x, classes=sample.classes, labels=sample.labels)
     return transfer(certificate, inputs, answers, tolerance, delta_f)
+
+
+def _certify_picks(
+    model: Any,
+    sample: Dataset,
+    holdout: Dataset | None,
+    unlabelled: Inputs | AnyData | None,
+    options: SearchOptions,
+    fit: str | Function | None,
+    picks: PicksOptions | None,
+    batch: int | None,
+) -> Certificate:
+    """By a learner that picks rows, a fixed one or the user's own; with a model and fresh inputs
+    also about that model, through the inputs on which the two disagree.
+    """
+    searched = {name: getattr(options, name) for name in ("method", "minutes", "steps")}
+    for name in (name for name, value in searched.items() if value != getattr(_USUAL, name)):
+        raise BadInput(f"`kind` = picks searches for nothing; leave `{name}` out")
+    chosen, total = picks or PicksOptions(), parse_delta(options.delta)
+    if fit is not None:
+        given = {"model": model, "unlabelled": unlabelled}
+        for name in (name for name, value in given.items() if value is not None):
+            raise BadInput(f"`fit` makes the net that is certified; leave `{name}` out")
+        return certify_fit(
+            fit, sample, total, chosen, seed=options.seed, batch=batch, holdout=holdout
+        )
+    if (model is None) != (unlabelled is None):
+        raise BadInput("to bound your own net by picks give both `model` and `unlabelled`")
+    if unlabelled is None:
+        return certify_by_list(sample, total, chosen, holdout=holdout)[0]
+    inputs, (delta_g, delta_f) = _fresh_inputs(unlabelled, sample), split_delta(total)
+    certificate, trained = certify_by_list(sample, delta_g, chosen, holdout=holdout)
+    with batches(batch):
+        scores = teacher_scores(model, sample)
+        answers = answer(model, inputs.x, classes=sample.classes, labels=sample.labels)
+    tolerance = choose_tolerance(_largest(scores), _relative_tolerance(model))
+    classes = trained.bound.classify(inputs.x)
+    return transfer(certificate, inputs, answers, tolerance, delta_f, classes)
+
+
+def _largest(scores: torch.Tensor) -> NDArray[np.float64]:
+    """[m] of each row, in magnitude."""
+    found: NDArray[np.float64] = scores.abs().amax(dim=1).double().numpy()
+    return found
+
+
+def _relative_tolerance(model: Any) -> float:
+    return COARSE_TOLERANCE if _is_half(model) else RELATIVE_TOLERANCE
 
 
 def _is_half(model: Any) -> bool:

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.certificate import Certificate
-from cushion.certificates.format.claims import Answers, OccamClaim, Transfer, assumptions_of
+from cushion.certificates.format.claims import (
+    Answers,
+    OccamClaim,
+    PicksClaim,
+    Transfer,
+    assumptions_of,
+)
 from cushion.certificates.format.message import decode
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput
@@ -68,19 +74,26 @@ def count_disagreements(g: NDArray[np.int64], f: Answers, tolerance: Decimal) ->
 
 
 def transfer(
-    certificate: Certificate, inputs: Inputs, answers: Answers, tolerance: Decimal, delta: Decimal
+    certificate: Certificate,
+    inputs: Inputs,
+    answers: Answers,
+    tolerance: Decimal,
+    delta: Decimal,
+    classes: NDArray[np.int64] | None = None,
 ) -> Certificate:
     """The certificate with the bound on f added.
 
     With probability ≥ 1 - claim.delta - delta over the draws of the sample and of `inputs`, L(f) ≤
     claim.bound + BinInv(disagreements; n, delta). `inputs` are i.i.d. and neither f nor g nor the
-    tolerance was chosen by looking at them. `answers`: what f says on them. docs/derivations.md,
-    section 1.
+    tolerance was chosen by looking at them. `answers`: what f says on them; `classes`: [n] what g
+    says, -1 for a tie, where the message is not g itself. docs/derivations.md, section 1.
     """
     claim = certificate.claim
-    assert isinstance(claim, OccamClaim)
-    g = decode(certificate.message, claim.bits)
-    disagreements = count_disagreements(g.answers(inputs.x), answers, tolerance)
+    assert isinstance(claim, OccamClaim | PicksClaim)
+    if isinstance(claim, OccamClaim):
+        classes = decode(certificate.message, claim.bits).answers(inputs.x)
+    assert classes is not None
+    disagreements = count_disagreements(classes, answers, tolerance)
     bound = holdout_bound(disagreements, len(inputs), delta)
     line = Transfer(
         net_fingerprint=answers.net_fingerprint,
@@ -92,7 +105,12 @@ def transfer(
         bound=bound,
         bound_f=_plain(min(Decimal(1), _EXACT.add(Decimal(claim.bound), Decimal(bound)))),
     )
-    assumed = assumptions_of("occam", holdout=claim.holdout is not None, transfer=True)
+    assumed = assumptions_of(
+        claim.kind,
+        holdout=claim.holdout is not None,
+        transfer=True,
+        features=getattr(claim, "features", None) is not None,
+    )
     changed = dataclasses.replace(claim, transfer=line, assumptions=assumed)
     return dataclasses.replace(certificate, claim=changed)
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import holdout_sentence, sentence, spaced, total_delta
-from cushion.certificates.format.claims import Claim, OccamClaim
+from cushion.certificates.format.claims import Claim, OccamClaim, PicksClaim
+from cushion.certificates.picks.options import PicksOptions
+from cushion.certificates.picks.run import weights_beside
 from cushion.certificates.search.options import SearchOptions
 from cushion.cli import options
 from cushion.cli.flags import add_options, from_flags, translate
+from cushion.cli.flags import given as flags_given
 from cushion.cli.ledger import claim_json, show_assumptions, show_ledger, show_numbers
 from cushion.cli.output import answer
 from cushion.cli.verify import UNLABELLED_HELP, errors_sentence
@@ -37,9 +40,15 @@ def add_parser(verbs: Any) -> None:
     bound = f"bound the error of NET itself, with {UNLABELLED_HELP}"
     options.add_word(parser, "--unlabelled", "U", bound)
     options.add_out(parser, "FILE.cushion", "where to write the certificate")
-    kinds = "occam: one integer net, paid by its bits (default); pac-bayes: as --method pac-bayes"
-    parser.add_argument("--kind", choices=("occam", "pac-bayes"), help=kinds)
+    kinds = (
+        "occam: one integer net, paid by its bits (default); picks: a learner, paid by the rows "
+        "that it needs; pac-bayes: as --method pac-bayes"
+    )
+    parser.add_argument("--kind", choices=("occam", "picks", "pac-bayes"), help=kinds)
     add_options(parser, SearchOptions)
+    fit = "with --kind picks: your own training, fit(x, y, seed) -> nn.Module; FILE.py runs"
+    options.add_word(parser, "--fit", "FILE.py:fit", fit)
+    add_options(parser, PicksOptions)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -62,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
     given["batch"] = args.batch
     given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
     given |= {"keep": best, "tell": lambda said: options.note(translate(said, args.flags))}
+    given |= _picks(args)
     with options.searching("searching") as report:
         certificate = certify(model, data, report=report, **given)
     certificate.save(args.out)
@@ -76,6 +86,9 @@ def run(args: argparse.Namespace) -> None:
         lines = [*_words(claim, obj["net"], inputs, holdout, data.classes), "", *show_ledger(claim)]
     else:
         lines = show_numbers(claim)
+    if isinstance(claim, PicksClaim) and claim.fit is not None:
+        obj["net"] = str(weights_beside(args.out))
+        lines += ["", f"The net itself is in {obj['net']} (its state dict)."]
     check = f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}"
     answer(args, obj, *lines, "", *show_assumptions(claim), check)
 
@@ -88,12 +101,27 @@ def _best(out: str) -> Path | None:
 
 def _options(args: argparse.Namespace) -> SearchOptions:
     """--kind pac-bayes is --method pac-bayes; --kind occam is any of the others."""
-    if args.kind is None:
+    if args.kind in (None, "picks"):
         return from_flags(SearchOptions, args)
     method = args.method or {"occam": "integer"}.get(args.kind, args.kind)
     if (args.kind == "pac-bayes") != (method == "pac-bayes"):
         raise BadInput(f"--method {method} is not of --kind {args.kind}; give one of them")
     return from_flags(SearchOptions, args, method=method)
+
+
+def _picks(args: argparse.Namespace) -> dict[str, Any]:
+    """What was said about picking rows; it belongs to --kind picks."""
+    said = flags_given(PicksOptions, args)
+    if args.kind != "picks":
+        for name in (*said, *(["fit"] if args.fit else ())):
+            raise BadInput(f"`{name}` belongs to --kind picks; give that too, or leave it out")
+        return {}
+    if args.fit is None:
+        for name in (name for name in ("groups", "tried", "tolerance") if name in said):
+            raise BadInput(f"`{name}` is about your own training; give `fit` as well")
+    else:
+        check_writable(weights_beside(args.out))
+    return {"kind": "picks", "fit": args.fit, "picks": PicksOptions(**said)}
 
 
 def _own_net(
@@ -169,6 +197,8 @@ def _helps(claim: OccamClaim, classes: int) -> str:
 
 def _own_flags(args: argparse.Namespace) -> str:
     """The flags with which verify replays the bound on f."""
+    if args.fit is not None:
+        return f" --fit {args.fit}"
     if args.unlabelled is None:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from cushion.certificates.certificate import sentence, spaced, total_delta
-from cushion.certificates.format.claims import Claim, GaussianClaim, OccamClaim
+from cushion.certificates.format.claims import (
+    Claim,
+    GaussianClaim,
+    Holdout,
+    LookedHoldout,
+    OccamClaim,
+    PicksClaim,
+)
 from cushion.certificates.sample_assumptions import sample_assumptions
 from cushion.cli.render import table
 from cushion.numerics import counted, float_up, percent_up
@@ -37,6 +44,9 @@ def show_ledger(claim: Claim) -> list[str]:
     if isinstance(claim, GaussianClaim):
         payments = [[paid.item, paid.bits, paid.nats, paid.meaning] for paid in claim.ledger]
         return ["What was paid:", table(["paid for", "bits", "nats", "what it is"], payments)]
+    if isinstance(claim, PicksClaim):
+        counts = [[item.item, item.count, item.meaning] for item in claim.ledger]
+        return ["What was paid:", table(["paid for", "count", "what it is"], counts)]
     assert isinstance(claim, OccamClaim)
     rows: list[list[object]] = [
         [item.item, item.bits, f"{first}-{last}" if item.bits else "none", item.meaning]
@@ -73,6 +83,12 @@ def show_numbers(claim: Claim) -> list[str]:
             f"Q: {errors} in {spaced(claim.draws)} draws on {m}, KL = {claim.kl} nats, δ = "
             f"{claim.delta}, of which {claim.delta_draws} pay for the draws"
         )
+    elif isinstance(claim, PicksClaim):
+        counts = f"{_who_picked(claim)}: {counted(spaced(claim.picks), 'row')} picked of {m}, "
+        counts += f"{errors} on the others, "
+        if claim.slack:
+            counts += f"{spaced(claim.slack)} more allowed on other machines, "
+        counts += f"δ = {claim.delta}"
     else:
         assert isinstance(claim, OccamClaim)
         bits = f"{spaced(claim.bits)} bits, δ = {claim.delta}"
@@ -84,10 +100,11 @@ def show_numbers(claim: Claim) -> list[str]:
     if (line := claim.holdout) is not None:
         missed = f"{counted(spaced(line.errors), 'error')} on {spaced(line.m)} examples"
         lines += [
-            f"   held out: {missed}, δ = {line.delta}: at most {percent_up(line.bound)}",
+            f"   held out: {missed}, δ = {line.delta}{_looks(line)}: at most "
+            f"{percent_up(line.bound)}",
             f"   fingerprint of the held-out examples: {line.data_fingerprint}",
         ]
-    if isinstance(claim, OccamClaim) and (change := claim.transfer) is not None:
+    if isinstance(claim, OccamClaim | PicksClaim) and (change := claim.transfer) is not None:
         apart = f"{spaced(change.disagreements)} of {spaced(change.m)} unlabelled inputs"
         gap = f"a gap between its two largest scores of at most {change.tolerance} counts"
         lines += [
@@ -99,6 +116,16 @@ def show_numbers(claim: Claim) -> list[str]:
     return [*lines, "", *show_ledger(claim)]
 
 
+def _who_picked(claim: PicksClaim) -> str:
+    if claim.fit is not None:
+        return f"f, by {claim.fit.function}() with seed {claim.fit.seed}"
+    return f"g, by learner {claim.configuration} of the frozen list"
+
+
+def _looks(line: Holdout) -> str:
+    return f" / {line.looks} looks" if isinstance(line, LookedHoldout) and line.looks > 1 else ""
+
+
 def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
     """The claim with its probabilities as numbers, rounded up.
 
@@ -108,9 +135,10 @@ def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
     """
     obj = claim.to_json()
     stated = claim.bound
-    if isinstance(claim, OccamClaim):
+    if isinstance(claim, OccamClaim | PicksClaim) and claim.about == "g":
         obj |= {"bound_g": claim.bound, "delta_g": claim.delta, "bound_f": None}
-        obj["deltas"] = deltas(claim)
+        if isinstance(claim, OccamClaim):
+            obj["deltas"] = deltas(claim)
         if claim.transfer is not None:
             obj["bound_f"] = claim.transfer.bound_f
             if f_confirmed:

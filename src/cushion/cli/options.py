@@ -211,7 +211,8 @@ def check_net_flags(args: argparse.Namespace, name: str = "--net") -> None:
     if args.net is None and (args.weights or args.trust or args.normalise or args.device):
         flags = "--weights, --trust, --normalise and --device"
         raise BadInput(f"{flags} say how to load a net; give {name} as well")
-    if args.net is None and args.batch is not None:
+    fit = getattr(args, "fit", None)  # nets of its own
+    if args.net is None and fit is None and args.batch is not None:
         raise BadInput(f"--batch says how a net answers; give {name} as well, or leave it out")
     nets = [net for net in (args.net, getattr(args, "beside", None)) if net is not None]
     if args.trust:

@@ -11,6 +11,7 @@ from cushion.errors import BadInput
 from cushion.records import Options, option
 
 Method: TypeAlias = Literal["integer", "subspace", "supermask", "pac-bayes"]
+Kind: TypeAlias = Literal["holdout", "picks", "occam", "pac-bayes"]
 # told now and then which part of the work is done, and the best bound so far
 Report: TypeAlias = Callable[[float, Decimal], None]
 _MINUTES = 1.0

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,9 +21,9 @@ from cushion.nets.loading.refusals import check_exists, refusing
 _WORDS = ("net", "model", "classifier", "build", "make", "create")
 
 
-def call_factory(path: Path, name: str) -> nn.Module:
-    """The net that `name` in the file is or returns, in eval mode; the file's code runs."""
-    check_exists(path, "file.py:factory with the file's path")
+def load_code(path: Path) -> ModuleType:
+    """The file as a module; its code runs."""
+    check_exists(path, "file.py:name with the file's path")
     found = importlib.util.spec_from_file_location(f"cushion_user_{path.stem}", path)
     assert found is not None
     assert found.loader is not None
@@ -34,6 +35,13 @@ def call_factory(path: Path, name: str) -> nn.Module:
     except BadInput:
         del sys.modules[found.name]
         raise
+    return code
+
+
+def call_factory(path: Path, name: str) -> nn.Module:
+    """The net that `name` in the file is or returns, in eval mode; the file's code runs."""
+    check_exists(path, "file.py:factory with the file's path")
+    code = load_code(path)
     given = getattr(code, name, None)
     if isinstance(given, nn.Module) or (given is not None and is_fitted(given)):
         return unwrapped(given).eval()

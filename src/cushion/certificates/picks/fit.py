@@ -1,0 +1,173 @@
+"""The user's own training as a learner: fit(x, y, seed) -> nn.Module, run again in every round.
+
+What it returns answers in evaluation mode, in batches of one shape, so that a row's answer is a
+function of the net and the row. The bound is then about that very net.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from cushion.certificates.answers import fingerprint_net
+from cushion.certificates.format.claims import Fit
+from cushion.certificates.picks.rounds import TIE
+from cushion.errors import BadInput
+from cushion.nets.batches import as_batch
+from cushion.nets.calling import evaluating, fitted
+from cushion.nets.classifier import as_module
+from cushion.nets.loading.factories import load_code
+from cushion.nets.loading.refusals import refusing
+from cushion.progress import working
+
+Function = Callable[[Any, Tensor, int], nn.Module]  # (x, y, seed) of the picked rows
+BATCH = 256
+_FEW = 4  # batches whose rows are scored again in another order, after every training
+
+
+@dataclass(frozen=True)
+class UserFit:
+    """A learner that calls the user's function; `said` is what a certificate states of it."""
+
+    function: Function
+    said: Fit
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        return self.said.groups
+
+    def bind(self, x: NDArray[Any], y: NDArray[np.int64]) -> BoundFit:
+        return BoundFit(self, x, y)
+
+
+class BoundFit:
+    """A fit and the sample: `net` is what the last training gave."""
+
+    def __init__(self, learner: UserFit, x: NDArray[Any], y: NDArray[np.int64]) -> None:
+        self._learner, self._x, self._y = learner, x, y
+        self.net: nn.Module | None = None
+        self._scores: nn.Module | None = None
+
+    def train(self, picks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[m] classes; BadInput unless fit gives one net that is one function."""
+        first = self.net is None
+        self.net = self._fitted(picks)
+        if first and fingerprint_net(self._fitted(picks)) != fingerprint_net(self.net):
+            raise BadInput(
+                f"{self._named} gave two different nets for the same rows and seed; make it a "
+                "function of its arguments (draw from torch, numpy or random, which are seeded)"
+            )
+        # what it returns is read by the picked rows alone
+        self._scores = as_module(self.net, as_batch(self._x[picks[:2]]))
+        classes = self.classify(self._x)
+        self.check_order(classes, _FEW * self._learner.said.batch)
+        return classes
+
+    def classify(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        """[n] classes, `TIE` where the gap between the two largest scores is within the tolerance
+        times the largest score in magnitude.
+        """
+        assert self._scores is not None
+        size, found = self._learner.said.batch, []
+        with (
+            _repeatable(0),
+            torch.no_grad(),
+            evaluating(self._scores),
+            working("answers", len(x), "rows") as bar,
+        ):
+            for start in range(0, len(x), size):
+                rows = np.arange(start, start + size)
+                padded = np.where(rows < len(x), rows, start)
+                with refusing(f"the net that {self._named} returned raised", named=True):
+                    scores = self._scores(fitted(self._scores, as_batch(x[padded])))
+                found.append(self._classes(scores.cpu())[: len(x) - start])
+                bar.advance(len(found[-1]))
+        return np.concatenate(found)
+
+    def digest(self) -> str:
+        """The net's fingerprint (FORMAT.md, section 5)."""
+        return fingerprint_net(self.net)
+
+    def check_order(self, classes: NDArray[np.int64], most: int | None = None) -> None:
+        """BadInput unless rows, up to so many, have the same classes in another order."""
+        order = np.random.default_rng(len(classes)).permutation(len(classes))[:most]
+        changed = int((self.classify(self._x[order]) != classes[order]).sum())
+        if changed:
+            raise BadInput(
+                f"the net that {self._named} returned is not one function: {changed} of "
+                f"{len(order)} rows got another answer in another order; no row's answer may "
+                "depend on the rest of its batch (batch-norm in training mode?) or on chance"
+            )
+
+    @property
+    def _named(self) -> str:
+        return f"{self._learner.said.function}()"
+
+    def _fitted(self, picks: NDArray[np.int64]) -> nn.Module:
+        seed = self._learner.said.seed
+        x, y = as_batch(self._x[picks]), torch.from_numpy(self._y[picks])
+        raised = refusing(f"{self._named} raised, on {len(picks)} rows,", named=True)
+        with raised, _repeatable(seed), torch.enable_grad():
+            net = self._learner.function(x, y, seed)
+        if not isinstance(net, nn.Module):
+            raise BadInput(f"{self._named} returned a {type(net).__name__}, not an nn.Module")
+        return net
+
+    def _classes(self, scores: Tensor) -> NDArray[np.int64]:
+        top = scores.double().topk(2, dim=1)
+        gaps = top.values[:, 0] - top.values[:, 1]
+        near = float(self._learner.said.tolerance) * scores.double().abs().amax(dim=1)
+        found: NDArray[np.int64] = top.indices[:, 0].where(gaps > near, TIE).numpy()
+        return found
+
+
+def user_fit(
+    given: str | Function, *, seed: int, groups: tuple[int, ...], batch: int, tolerance: str
+) -> UserFit:
+    """The learner of file.py:function, or of a function that stands in a file."""
+    if isinstance(given, str):
+        path, _, name = given.rpartition(":")
+        if not path.endswith(".py") or not name:
+            raise BadInput(f"`fit` = {given!r} must be file.py:function")
+        function = getattr(load_code(Path(path)), name, None)
+        if not callable(function):
+            raise BadInput(f"{path} has no function '{name}'; write fit(x, y, seed) and name it")
+    else:
+        function, name = given, getattr(given, "__name__", "")
+        path = inspect.getsourcefile(given) or "" if inspect.isfunction(given) else ""
+        if not Path(path).is_file():
+            raise BadInput("`fit` must be file.py:function, or a function that stands in a file")
+    source = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return UserFit(function, Fit(source, name, seed, groups, batch, tolerance))
+
+
+@contextmanager
+def _repeatable(seed: int) -> Iterator[None]:
+    """Seeds, one thread and deterministic operations inside; everything as it was behind."""
+    states, threads = (random.getstate(), np.random.get_state()), torch.get_num_threads()
+    strict = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    with torch.random.fork_rng():
+        try:
+            random.seed(seed)
+            np.random.seed(seed % 2**32)
+            torch.manual_seed(seed)
+            torch.set_num_threads(1)
+            torch.use_deterministic_algorithms(True)
+            yield
+        finally:
+            torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+            torch.set_num_threads(threads)
+            random.setstate(states[0])
+            np.random.set_state(states[1])

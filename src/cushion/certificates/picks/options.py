@@ -1,0 +1,43 @@
+"""What a person may say about the picking of rows; what is not said is a constant."""
+
+from __future__ import annotations
+
+from cushion.errors import BadInput
+from cushion.records.options import Options, option
+
+CHOICES = 64  # learners that the frozen list has room for: each gets δ / 64
+# Rows that a round adds where the user's own training picks them: they double every second round.
+GROUPS = tuple(20 * 2 ** (r // 2) for r in range(14))
+
+
+class PicksOptions(Options):
+    """How rows are picked. Nothing here may be chosen by looking at the sample, unless it is paid:
+    by `tried`, or by being one of the frozen list.
+    """
+
+    configuration: int | None = option(
+        None, "which learner of the frozen list (default: the one for data of this kind)", least=0
+    )
+    looks: int = option(
+        1, "classifiers that were ever looked at on the held-out rows", least=1, most=2**40
+    )
+    groups: tuple[int, ...] = option(
+        GROUPS, "with a fit: rows that each round adds, at most", least=1, most=10**7
+    )
+    tried: int = option(
+        1,
+        "with a fit: how many versions of it (other code, seeds, groups, tolerances) were ever run "
+        "on these examples, this one included",
+        least=1,
+        most=2**40,
+    )
+    tolerance: str = option(
+        "0.0001",
+        "with a fit: a row is wrong where the gap between its two largest scores is at most this, "
+        "times the largest in magnitude",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= len(self.groups) <= 1000:
+            raise BadInput(f"`groups` must be 1 to 1000 numbers, not {len(self.groups)}")

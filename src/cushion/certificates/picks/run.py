@@ -1,0 +1,124 @@
+"""From a sample and what was asked for to a certificate of kind picks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cushion.certificates.certificate import Certificate
+from cushion.certificates.picks.certificate import Trained, state, train
+from cushion.certificates.picks.options import CHOICES, PicksOptions
+from cushion.data.dataset import Dataset
+from cushion.data.inputs import check_holdout
+from cushion.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from cushion.certificates.picks.fit import Function
+
+
+@dataclass(frozen=True)
+class NetCertificate(Certificate):
+    """About the net f that the user's own fit made of the picked rows; `net` is that f."""
+
+    net: nn.Module
+
+    def save(self, path: str | Path) -> Path:
+        """The certificate file, and beside it, as NAME.safetensors, f's state dict."""
+        from cushion.nets.loading.weights import save_tensors
+
+        # copies, as no two of them may share memory in the file
+        numbers = {name: tensor.clone() for name, tensor in self.net.state_dict().items()}
+        save_tensors(weights_beside(path), numbers, {})
+        return super().save(path)
+
+
+def weights_beside(path: str | Path) -> Path:
+    """Where the net of a certificate is saved.
+
+    >>> weights_beside("mine.cushion").name
+    'mine.safetensors'
+    """
+    return Path(path).with_suffix(".safetensors")
+
+
+def certify_by_list(
+    sample: Dataset,
+    delta: Decimal,
+    options: PicksOptions,
+    *,
+    holdout: Dataset | None = None,
+    made_with: Mapping[str, Any] | None = None,
+) -> tuple[Certificate, Trained]:
+    """With a learner of the frozen list, in whole numbers; about the classifier g that it makes."""
+    from cushion.certificates.picks.configurations import learner_for
+
+    check_holdout(holdout, sample)
+    number, learner = learner_for(sample, options.configuration)
+    trained = train(learner, sample)
+    certificate = state(
+        trained,
+        sample,
+        delta,
+        configuration=number,
+        choices=CHOICES,
+        holdout=holdout,
+        looks=options.looks,
+        made_with=made_with,
+    )
+    return certificate, trained
+
+
+def certify_fit(
+    fit: str | Function,
+    sample: Dataset,
+    delta: Decimal,
+    options: PicksOptions,
+    *,
+    seed: int = 0,
+    batch: int | None = None,
+    holdout: Dataset | None = None,
+    made_with: Mapping[str, Any] | None = None,
+) -> NetCertificate:
+    """With the user's own training; about the net f that it makes of the picked rows."""
+    from cushion.certificates.picks.fit import BATCH, BoundFit, user_fit
+
+    check_holdout(holdout, sample)
+    learner = user_fit(
+        fit,
+        seed=seed,
+        groups=options.groups,
+        batch=batch or BATCH,
+        tolerance=_tolerance(options.tolerance),
+    )
+    trained = train(learner, sample)
+    assert isinstance(trained.bound, BoundFit)
+    trained.bound.check_order(trained.bound.classify(sample.x))
+    certificate = state(
+        trained,
+        sample,
+        delta,
+        choices=options.tried,
+        fit=learner.said,
+        holdout=holdout,
+        looks=options.looks,
+        made_with=made_with,
+    )
+    assert trained.bound.net is not None
+    return NetCertificate(certificate.claim, certificate.message, trained.bound.net.eval())
+
+
+def _tolerance(text: str) -> str:
+    """A plain decimal above 0 and at most 1, with a point."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal(0)
+    if not (value.is_finite() and 0 < value <= 1 and value == round(value, 18)):
+        raise BadInput(f"`tolerance` = {text} must be above 0 and at most 1, such as 0.0001")
+    plain = format(value, "f")
+    return plain if "." in plain else f"{plain}.0"
