@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 from tests.posterior_cases import coin, few_draws, ones
 
+from cushion.certificates import pac_bayes
 from cushion.certificates.format.draws import (
     TRIES_BITS,
     count_draws,
@@ -23,7 +24,7 @@ from cushion.certificates.format.draws import (
 )
 from cushion.certificates.format.limits import FEWEST_DRAWS
 from cushion.certificates.format.posterior import encode_posterior
-from cushion.certificates.pac_bayes import binomial_bound, certify_gaussian
+from cushion.certificates.pac_bayes import binomial_bound, certify_gaussian, sampling_slack
 from cushion.data import Dataset
 from cushion.errors import BadInput
 
@@ -128,3 +129,21 @@ def test_the_slack_of_the_sampler_is_added_to_the_bound() -> None:
     assert abs(Decimal(more) - Decimal(plain) - Decimal("0.01")) <= Decimal("0.000001")
     assert Decimal(binomial_bound(10, 1000, SHARE, 80, Fraction(1, 10**9))) >= Decimal(plain)
     assert binomial_bound(990, 1000, SHARE, 80, Fraction(1, 2)) == "1.000000"
+
+
+def test_the_price_of_the_tries_is_as_the_derivation_says() -> None:
+    assert binomial_bound(10_000, FEWEST_DRAWS, SHARE, 0, NOTHING) == "0.102228"
+    assert binomial_bound(10_000, FEWEST_DRAWS, SHARE, TRIES_BITS, NOTHING) == "0.110417"
+
+
+@pytest.mark.usefixtures("_any_number_of_draws")
+def test_the_slack_is_in_both_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sampling_slack(4, 5) == Fraction(4, 2**54) + Fraction(5, 2**64)
+    held = Dataset("held", ones(900).x + np.uint8(2), ones(900).y, 2)
+    bounds = []
+    for size in (Fraction(1, 2**54), Fraction(1, 100)):
+        monkeypatch.setattr(pac_bayes, "ERROR", size)
+        claim = certify_gaussian(coin(), DATA, Decimal("0.05"), draws=900, holdout=held).claim
+        bounds.append((Decimal(claim.sample_bound), Decimal(claim.holdout.bound)))
+    for before, after in zip(*bounds, strict=True):
+        assert abs(after - before - Decimal("0.04")) <= Decimal("0.000001"), "of four numbers"

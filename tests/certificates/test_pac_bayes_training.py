@@ -171,3 +171,40 @@ def test_mnist_is_not_vacuous_in_five_minutes() -> None:
     assert Decimal(certify(None, sample, method="pac-bayes", minutes=5).claim.bound) < Decimal(
         "0.2"
     )
+
+
+@pytest.mark.parametrize(("shape", "size"), [((1, 28, 28), 1989), ((3, 32, 32), 7568)])
+def test_posteriors_of_usual_images_are_small_enough(
+    shape: tuple[int, int, int], size: int
+) -> None:
+    net = PosteriorNet(blueprint_for(shape), shape, 10, Bytes(4), torch.Generator())
+    net.calibrate(torch.zeros(8, *shape))
+    posterior = net.posterior()
+    assert posterior.size == size
+    posterior.check_draws(10**5 + 10**4)
+
+
+@pytest.mark.parametrize(("features", "said"), [(3000, "100000 draws"), (11_000, "at most 100000")])
+def test_inputs_that_are_too_many_are_refused_before_the_training(
+    features: int, said: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, features)).astype(np.float32), np.arange(30) % 10
+    told: list[float] = []
+    for keep in (None, tmp_path / "best"):
+        with pytest.raises(BadInput, match=f"too many for .*{said}.*another `method`"):
+            certify(
+                None,
+                Dataset("wide", x, y, 10),
+                method="pac-bayes",
+                minutes=9,
+                keep=keep,
+                report=lambda *_: told.append(0),
+            )
+    assert not told
+    assert not list(tmp_path.iterdir())
+
+
+def test_fewer_draws_than_the_format_asks_for_are_refused_at_once() -> None:
+    with pytest.raises(BadInput, match="`draws`"):
+        SearchOptions(method="pac-bayes", draws=99_999)
