@@ -10,8 +10,10 @@ from typing import Any
 
 from cushion.certificates.format import claims
 from cushion.certificates.format.container import pack
+from cushion.certificates.format.holdout_claim import HoldoutClaim
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
+from cushion.certificates.holdout.words import statement
 from cushion.data.dataset import Dataset
 from cushion.data.files import write_whole
 from cushion.data.inputs import check_holdout
@@ -27,8 +29,8 @@ class Certificate:
 
     about "g": the integer net in the message (OccamClaim), or what a fixed learner makes of the
     rows that it names (PicksClaim); "f": the user's own net, where the claim carries a transfer
-    (`claim.bound` is always g's) or the user's own training picked the rows; "Q": nets drawn from
-    the message's posterior (GaussianClaim).
+    (`claim.bound` is always g's), the user's own training picked the rows, or f was counted on
+    held-out ones (HoldoutClaim); "Q": nets drawn from the message's posterior (GaussianClaim).
     """
 
     claim: claims.Claim
@@ -104,6 +106,8 @@ def certify_net(
 def sentence(claim: claims.Claim) -> str:
     """What is proved, in words that say which net each number is about; percentages rounded up."""
     m, line = spaced(claim.m), _transfer(claim)
+    if isinstance(claim, HoldoutClaim):
+        return statement(claim)
     if isinstance(claim, claims.GaussianClaim):
         return _proved(
             claim,

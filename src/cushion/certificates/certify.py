@@ -18,6 +18,8 @@ from cushion.certificates.best import BestFile, Tell, identify, tell_nobody
 from cushion.certificates.certificate import Certificate, certify_net
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
+from cushion.certificates.holdout.certificate import certify_holdout
+from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.picks.options import PicksOptions
@@ -78,6 +80,10 @@ def certify(
     stated_error: float | None = None,
     fit: str | Function | None = None,
     picks: PicksOptions | None = None,
+    looks: str | Path | None = None,
+    per_class: bool = False,
+    top_k: int | None = None,
+    selective: str | float | None = None,
     report: Report | None = None,
     keep: str | Path | None = None,
     tell: Tell = tell_nobody,
@@ -105,6 +111,10 @@ def certify(
     the bound is about what the last training gave, with `fit` your own net (`certificate.net`).
     `picks`: how (`PicksOptions`). docs/picks.md.
 
+    Kind holdout counts the model's own errors on held-out rows, `holdout` or the held-out part of a
+    named source, and bounds the error of the model itself; `per_class`, `top_k` and `selective`
+    (the risk) ask for more lines, and `looks` is the ledger of these rows. docs/holdout.md.
+
     `holdout` and `unlabelled` are used only after the search has ended; before it, they are only
     checked for rows of the sample. `report` is told now and then which part of the work is done,
     and the best bound so far (pac-bayes: an estimate of it). `keep` is a file for the best so far
@@ -112,6 +122,22 @@ def certify(
     the certificate is safe. `tell` is told in sentences what should be known before it starts. The
     other options: `SearchOptions`.
     """
+    asked = HoldoutOptions(
+        None if looks is None else str(looks),
+        per_class,
+        top_k,
+        None if selective is None else str(selective),
+    )
+    if kind == "holdout":
+        if unlabelled is not None or fit is not None or picks is not None:
+            raise BadInput("`kind` = holdout counts on labels; leave out what is about other kinds")
+        own = None if str(delta) == _USUAL.delta else str(delta)
+        how: dict[str, Any] = {"normalise": normalise, "device": device, "batch": batch}
+        return certify_holdout(model, data, holdout, asked, delta=own, **how)
+    if asked != HoldoutOptions():
+        raise BadInput(
+            "`looks`, `per_class`, `top_k` and `selective` belong to `kind` = holdout; give that"
+        )
     if kind == "pac-bayes" and method == _USUAL.method:
         method = "pac-bayes"
     if kind is not None and (kind == "pac-bayes") != (method == "pac-bayes"):

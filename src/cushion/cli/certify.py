@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import holdout_sentence, sentence, spaced, total_delta
 from cushion.certificates.format.claims import Claim, OccamClaim, PicksClaim
+from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.picks.options import PicksOptions
 from cushion.certificates.picks.run import weights_beside
 from cushion.certificates.search.options import SearchOptions
+from cushion.cli import holdout as own_rows
 from cushion.cli import options
 from cushion.cli.flags import add_options, from_flags, translate
 from cushion.cli.flags import given as flags_given
@@ -33,7 +35,7 @@ def add_parser(verbs: Any) -> None:
     summary = "find a small integer net and certify a bound on its error; Ctrl-C keeps the best"
     example = "cushion certify --data digits -o digits.cushion --minutes 1"
     parser = options.add_verb(verbs, "certify", run, summary=summary, example=example)
-    options.add_data(parser)
+    options.add_data(parser, required=False)
     options.add_net(parser, "--net")
     options.add_batch(parser)
     options.add_stated_error(parser)
@@ -42,22 +44,29 @@ def add_parser(verbs: Any) -> None:
     options.add_out(parser, "FILE.cushion", "where to write the certificate")
     kinds = (
         "occam: one integer net, paid by its bits (default); picks: a learner, paid by the rows "
-        "that it needs; pac-bayes: as --method pac-bayes"
+        "that it needs; pac-bayes: as --method pac-bayes; holdout: NET itself, by labels that it "
+        "has never seen"
     )
-    parser.add_argument("--kind", choices=("occam", "picks", "pac-bayes"), help=kinds)
+    parser.add_argument("--kind", choices=("holdout", "picks", "occam", "pac-bayes"), help=kinds)
     add_options(parser, SearchOptions)
     fit = "with --kind picks: your own training, fit(x, y, seed) -> nn.Module; FILE.py runs"
     options.add_word(parser, "--fit", "FILE.py:fit", fit)
     add_options(parser, PicksOptions)
+    held = "with --kind holdout: the held-out rows, as in --data (default: D's held-out part)"
+    options.add_word(parser, "--holdout", "H", held)
+    add_options(parser, HoldoutOptions)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int | None:
     from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
     from cushion.nets.batch_size import batches
     from cushion.theorems.occam import parse_delta
 
+    own_rows.check_flags(args)
+    if args.kind == "holdout":
+        return own_rows.certify(args)
     chosen = _options(args)
     parse_delta(chosen.delta)
     check_writable(args.out)
@@ -91,6 +100,7 @@ def run(args: argparse.Namespace) -> None:
         lines += ["", f"The net itself is in {obj['net']} (its state dict)."]
     check = f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}"
     answer(args, obj, *lines, "", *show_assumptions(claim), check)
+    return None
 
 
 def _best(out: str) -> Path | None:

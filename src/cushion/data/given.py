@@ -13,6 +13,7 @@ from cushion.data import loaders, sources, tables
 from cushion.data.dataset import Dataset
 from cushion.data.kinds import Examples, is_a, split_labels
 from cushion.data.labels import Labels, read_like
+from cushion.data.registered import check_free, withheld
 from cushion.data.values import as_inputs_array
 from cushion.errors import BadInput, remark
 
@@ -37,8 +38,14 @@ def as_dataset(
 
     like: the sample beside which these are held out: its labels say which class each label is, and
     its columns, where both have names, in which order these are read. What was changed on the way
-    in stands in `notes`, and is told as a warning.
+    in stands in `notes`, and is told as a warning. Rows under a ledger of looks are refused.
     """
+    found = _as_dataset(data, like, label_column)
+    check_free(found.x, found.name)
+    return found
+
+
+def _as_dataset(data: AnyData, like: Dataset | None, label_column: str | None = None) -> Dataset:
     if isinstance(data, (str, PathLike)):
         data = sources.load(data)
     if isinstance(data, Dataset):
@@ -58,15 +65,25 @@ def as_dataset(
 def load_pair(data: AnyData) -> tuple[Dataset, Dataset | None]:
     """The sample and the held-out part (None if there is none) of a name, a folder or a file, with
     the steps behind it; of a dict of sets, those called train and test; of anything else as
-    `as_dataset` takes it, no held-out part.
+    `as_dataset` takes it, no held-out part. A held-out part under a ledger of looks is left out,
+    and that is said.
     """
+    sample, held_out = _load_pair(data)
+    check_free(sample.x, sample.name)
+    if held_out is not None and (said := withheld(held_out.x, held_out.name)):
+        remark(f"{said}; going on without them")
+        return sample, None
+    return sample, held_out
+
+
+def _load_pair(data: AnyData) -> tuple[Dataset, Dataset | None]:
     if isinstance(data, (str, PathLike)):
         return sources.load_pair(data)
     if not _is_split(data):
-        return as_dataset(data), None
-    sample = as_dataset(data["train"])
+        return _as_dataset(data, None), None
+    sample = _as_dataset(data["train"], None)
     other = next((name for name in _HELD_OUT if name in data), None)
-    return sample, None if other is None else as_dataset(data[other], like=sample)
+    return sample, None if other is None else _as_dataset(data[other], sample)
 
 
 def _is_split(data: Any) -> bool:

@@ -16,6 +16,7 @@ from cushion.data.dataset import Dataset, hash_arrays
 from cushion.data.formats.arrays import read_inputs, recognise
 from cushion.data.freshness import freshness_fault as freshness_fault
 from cushion.data.given import AnyData, as_dataset
+from cushion.data.registered import check_free
 from cushion.data.rows import count_shared as count_shared
 from cushion.data.sources import load_pair, parse_source
 from cushion.data.values import as_inputs_array
@@ -55,6 +56,7 @@ def as_inputs(source: Inputs | AnyData) -> Inputs:
         part = Dataset(source, np.zeros(len(source), np.int64), name="unlabelled")
     else:
         part = as_dataset(source)
+    check_free(part.x, part.name)
     return Inputs(part.name, part.x)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from cushion.certificates.format.holdout_claim import Look
 from cushion.certificates.holdout import grid
 from cushion.certificates.holdout.ledger_lines import check_answer, check_opening, check_request
-from cushion.certificates.holdout.lines import Asked, Told
+from cushion.certificates.holdout.lines import Asked, Told, bound_of
 from cushion.data.files import check_regular
 from cushion.errors import BadInput, Malformed
 
@@ -78,6 +78,12 @@ class Ledger:
     @property
     def next_number(self) -> int:
         return len(self.past) + (self.waiting is not None) + 1
+
+    def price(self, errors: int) -> Decimal:
+        """How much larger the next look's bound on so many errors is than that of a first use."""
+        look = Look(self.next_number, self.bits, self.chains[-1])
+        now, first = (bound_of(errors, self.m, self.delta, one) for one in (look, None))
+        return Decimal(now) - Decimal(first)
 
     def repeated(self, request: Request) -> Past | None:
         """An earlier look that asked the same: its answer tells nothing new, and costs nothing."""

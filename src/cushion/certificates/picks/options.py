@@ -6,8 +6,19 @@ from cushion.errors import BadInput
 from cushion.records.options import Options, option
 
 CHOICES = 64  # learners that the frozen list has room for: each gets δ / 64
-# Rows that a round adds where the user's own training picks them: they double every second round.
-GROUPS = tuple(20 * 2 ** (r // 2) for r in range(14))
+_FEWEST, _PART, _ROUNDS = 20, 8, 40
+
+
+def schedule() -> tuple[int, ...]:
+    """Rows that the rounds of a fit add: 20, and later an eighth of those before, in 40 rounds.
+
+    >>> schedule()[:12], sum(schedule())
+    ((20, 20, 20, 20, 20, 20, 20, 20, 20, 22, 25, 28), 6811)
+    """
+    sizes: list[int] = []
+    while len(sizes) < _ROUNDS:
+        sizes.append(max(_FEWEST, sum(sizes) // _PART))
+    return tuple(sizes)
 
 
 class PicksOptions(Options):
@@ -19,10 +30,18 @@ class PicksOptions(Options):
         None, "which learner of the frozen list (default: the one for data of this kind)", least=0
     )
     looks: int = option(
-        1, "classifiers that were ever looked at on the held-out rows", least=1, most=2**40
+        1,
+        "classifiers that were ever looked at on the held-out rows",
+        least=1,
+        most=2**40,
+        flag="looked",
     )
-    groups: tuple[int, ...] = option(
-        GROUPS, "with a fit: rows that each round adds, at most", least=1, most=10**7
+    groups: tuple[int, ...] | None = option(
+        None,
+        "with a fit: rows that each round adds, at most (default: 20 each, and later an eighth of "
+        "those before, in 40 rounds)",
+        least=1,
+        most=10**7,
     )
     tried: int = option(
         1,
@@ -39,5 +58,5 @@ class PicksOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= len(self.groups) <= 1000:
+        if self.groups is not None and not 1 <= len(self.groups) <= 1000:
             raise BadInput(f"`groups` must be 1 to 1000 numbers, not {len(self.groups)}")
