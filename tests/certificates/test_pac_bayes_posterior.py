@@ -20,6 +20,7 @@ from cushion.certificates.format import rounded_gaussian as gaussian
 from cushion.certificates.format.bits import BitWriter
 from cushion.certificates.format.draws import (
     count_draws,
+    draw_nets,
     key_of,
     random_rows,
     words,
@@ -167,6 +168,8 @@ def test_counts_are_those_of_single_nets() -> None:
     assert rows.min() >= 0
     assert rows.max() < len(sample)
     size = posterior.size
+    numbers = posterior.draw(words("net", key, nets * size).reshape(nets, size))
+    assert (draw_nets(posterior, key, 7, 290) == numbers[290:297]).all()
     naive = 0
     for j, row in enumerate(rows.tolist()):
         net = posterior.with_numbers(
