@@ -89,7 +89,7 @@ class BoundWhim:
         return hashlib.sha256(self.state.encode()).hexdigest()
 
 
-def blobs(m: int, seed: int, classes: int = 3, side: int = 4, spread: int = 60) -> Dataset:
+def blobs(m: int, seed: int, classes: int = 3, side: int = 4, spread: int = 150) -> Dataset:
     """Noisy pictures of a few classes."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(7).integers(60, 190, (classes, 1, side, side))

@@ -59,10 +59,13 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Picked:
-    """Rows of the sample: `picks` in the order picked, `errors` of the last training, ascending."""
+    """Rows of the sample: `picks` in the order picked, `errors` of the last training, ascending;
+    `ends`: how many were picked after each round.
+    """
 
     picks: NDArray[np.int64]
     errors: NDArray[np.int64]
+    ends: tuple[int, ...] = ()
 
     @property
     def message(self) -> bytes:
@@ -102,6 +105,7 @@ def pick(
     left = np.ones(len(y), bool)
     picks = np.empty(0, np.int64)
     classes = np.full(len(y), TIE, np.int64)
+    ends: list[int] = []
     tell(classes)
     with working("picking", len(groups), "rounds") as bar:
         for size in groups:
@@ -112,6 +116,7 @@ def pick(
                 picks = np.concatenate([picks, added])
                 classes = bound.train(picks)
             tell(classes)
+            ends.append(len(picks))
             bar.say(f"{len(picks)} picked, {len(wrong)} were wrong")
             bar.advance()
-    return Picked(picks, np.flatnonzero(left & (classes != y)))
+    return Picked(picks, np.flatnonzero(left & (classes != y)), tuple(ends))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.picks.certificate import Trained, state, train
-from cushion.certificates.picks.options import CHOICES, PicksOptions
+from cushion.certificates.picks.options import CHOICES, PicksOptions, schedule
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
 from cushion.errors import BadInput
@@ -91,7 +91,7 @@ def certify_fit(
     learner = user_fit(
         fit,
         seed=seed,
-        groups=options.groups,
+        groups=tuple(options.groups or schedule()),
         batch=batch or BATCH,
         tolerance=_tolerance(options.tolerance),
     )
