@@ -23,7 +23,7 @@ from cushion.theorems.picks import picks_bound
 
 DELTA = Decimal("0.05")
 SAMPLE, HELD_OUT = blobs(200, 0), blobs(90, 1)
-BACKBONE = Features("lite", "a" * 64, None, 128, 16, 6)
+BACKBONE = Features("lite", "a" * 64, None, 128, "bilinear", 0, 16, 6, 0)
 
 
 def made(**more: Any) -> Certificate:

@@ -152,17 +152,21 @@ class Fit(Record):
 class Features(Record):
     """Rows of bytes that a backbone, fixed without the sample, makes of the examples.
 
-    A picture is enlarged to size x size (0: as it is), the backbone gives `width` floats, and a
-    float v becomes min(255, max(0, ⌊v·2^scale⌋)); a row whose squares sum to 2^24 or more is halved
-    (rounded down) until they do not.
+    A picture is enlarged to size x size (0: as it is) and the backbone gives `width` floats; with
+    `mirror` 1 these are the means of those of the picture and of its mirror image. A float v
+    becomes ⌊v·2^scale⌋ + offset, clipped to 0..255; a row whose squares sum to 2^24 or more is
+    halved (rounded down) until they do not.
     """
 
     name: str  # an installed package, or file.py:factory
     weights: str  # sha256 of the file with its weights
     program: str | None  # sha256 of file.py; null for an installed package
     size: int
+    enlarged: Literal["bilinear", "bicubic"]
+    mirror: int
     width: int
     scale: int
+    offset: int
 
 
 class Claim(Record, kw_only=True):
@@ -183,6 +187,11 @@ class Claim(Record, kw_only=True):
     made_with: dict[str, Any] = field(default_factory=dict)
 
 
+def _without(found: dict[str, Any], key: str, drop: bool) -> dict[str, Any]:
+    """Files that need no later key keep the bytes that they had before it."""
+    return {name: value for name, value in found.items() if not (drop and name == key)}
+
+
 class OccamClaim(Claim, kw_only=True):
     """About the classifier g that the message decodes to.
 
@@ -196,6 +205,10 @@ class OccamClaim(Claim, kw_only=True):
     about: Literal["g"] = "g"
     bits: int
     transfer: Transfer | None = None
+    features: Features | None = None  # what g reads instead of the inputs; errors are at most those
+
+    def to_json(self) -> dict[str, Any]:
+        return _without(super().to_json(), "features", self.features is None)
 
 
 class GaussianClaim(Claim, kw_only=True):
@@ -225,10 +238,11 @@ class GaussianClaim(Claim, kw_only=True):
     tries_bits: int = 0  # 0: of the version before, whose draws could be chosen for nothing
     sample_bound: str
     ledger: tuple[Payment, ...]
+    features: Features | None = None  # what the nets read instead; errors are at most those stated
 
     def to_json(self) -> dict[str, Any]:
-        found = super().to_json()
-        return found if self.tries_bits else {k: found[k] for k in found if k != "tries_bits"}
+        found = _without(super().to_json(), "features", self.features is None)
+        return _without(found, "tries_bits", not self.tries_bits)
 
 
 class PicksClaim(Claim, kw_only=True):
@@ -338,7 +352,11 @@ _R = TypeVar("_R", bound=Record)
 
 
 # Keys that files of the version before do not have.
-_LATER: dict[type[Record], set[str]] = {GaussianClaim: {"tries_bits"}, Transfer: {"program"}}
+_LATER: dict[type[Record], set[str]] = {
+    OccamClaim: {"features"},
+    GaussianClaim: {"features", "tries_bits"},
+    Transfer: {"program"},
+}
 
 
 def _read_record(cls: type[_R], obj: Any, what: str) -> _R:
