@@ -97,9 +97,7 @@ def unpack(content: bytes) -> tuple[Any, bytes]:
         raise Malformed("the digest does not fit the file: it was damaged or altered")
     try:
         obj = json.loads(text.decode("utf-8"), parse_int=_short_whole)
-        again = json.dumps(
-            obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        ).encode("utf-8")
+        again = canonical(obj)
     except (ValueError, RecursionError):
         raise Malformed("the claim is not JSON") from None
     if again != text:  # repeated keys, odd spacing, odd numbers
@@ -110,6 +108,12 @@ def unpack(content: bytes) -> tuple[Any, bytes]:
     if len(message) > KINDS[kind].MOST_MESSAGE:
         raise Malformed(f"a message of {len(message)} bytes is too long for its kind")
     return record(KINDS[kind].FIELDS, KINDS[kind].ABSENT)(obj, "the claim"), message
+
+
+def canonical(obj: Any) -> bytes:
+    return json.dumps(
+        obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8")
 
 
 def _block(content: bytes, place: int, most: int, what: str) -> tuple[bytes, int]:
@@ -556,7 +560,8 @@ class Verdict:
         obj = {key: getattr(self, key) for key in ("ok", "level", "reason")}
         obj |= {"kind": claim.kind, "about": claim.about, "data": claim.data}
         stated = {key: part for key, part in vars(claim).items() if key not in _NO_NUMBERS}
-        lines = {key: getattr(claim, key) for key in ("holdout", "transfer") if hasattr(claim, key)}
+        names = [key for key in ("holdout", "transfer", "look") if hasattr(claim, key)]
+        lines = {key: getattr(claim, key) for key in names}
         if f is not None:
             lines["bound_f"] = f.bound_f
         for key, part in {**stated, **lines}.items():
@@ -614,7 +619,8 @@ class Verdict:
 
 
 # of a claim: what is no number, or stands elsewhere in a verdict
-_NO_NUMBERS = {"kind", "about", "data", "ledger", "assumptions", "made_with", "holdout", "transfer"}
+_NO_NUMBERS = {"kind", "about", "data", "ledger", "assumptions", "made_with"}
+_NO_NUMBERS |= {"holdout", "transfer", "look"}
 
 
 def _bounded(over: str, who: str, bound: str, *deltas: str) -> str:
@@ -1460,6 +1466,18 @@ def scores_of(answers: Array, rows: int, what: str) -> tuple[Integers, Array]:
     return scores.argmax(axis=1), two[:, 1] - two[:, 0]
 
 
+def other_net_fault(stated: Any, given: Given) -> str:
+    """Why the caller's f is not the one stated; empty if it is, or is not known."""
+    for own, found, part in (
+        (stated.net_fingerprint, given.net, "numbers"),
+        (stated.program, given.program, "programs"),
+    ):
+        if own is not None and found is not None and own != found:
+            whose = f"the fingerprints of their {part} differ"
+            return f"this is not the net f that the certificate is about ({whose})"
+    return ""
+
+
 def replay_transfer(
     claim: Any, given: Given, verdict: Verdict, g: Callable[[Array], Integers], net: Net
 ) -> str:
@@ -1480,13 +1498,8 @@ def replay_transfer(
         return fault
     if fault := freshness_fault(x, given.x, net.quantised):
         return f"the unlabelled inputs are not fresh: {fault}"
-    for stated, found, part in (
-        (line.net_fingerprint, given.net, "numbers"),
-        (line.program, given.program, "programs"),
-    ):
-        if stated is not None and found is not None and stated != found:
-            whose = f"the fingerprints of their {part} differ"
-            return f"this is not the net f that the certificate is about ({whose})"
+    if fault := other_net_fault(line, given):
+        return fault
     classes, gaps = scores_of(given.answers, line.m, what)
     ours, allowed = g(x), float(line.tolerance)
     differ = (ours < 0) | (classes != ours)
@@ -1875,7 +1888,366 @@ def chosen_rows(drawn: NDArray[np.uint64], m: int) -> Integers:
     return ((high * np.uint64(m) + carry) >> np.uint64(32)).astype(np.int64)
 
 
-KINDS: dict[str, type[Kind]] = {"occam": Occam, "pac-bayes": PacBayes}
+# ---- kind "holdout": the user's own net f, counted on held-out examples (section 9)
+
+
+def ladder(top: int, part: int) -> list[int]:
+    """0, 1, 2, ..., top: each step is max(1, ⌊v/part⌋)."""
+    steps = [0]
+    while steps[-1] < top:
+        steps.append(min(top, steps[-1] + max(1, steps[-1] // part)))
+    return steps
+
+
+RATES = ladder(10_000, 10)  # what the lines of a look state, in ten-thousandths
+_TENTHS = [(n, e) for n in (10, 12, 15, 18, 22, 27, 33, 39, 47, 56, 68, 82) for e in range(-7, 2)]
+THRESHOLDS = sorted(
+    {Decimal(n).scaleb(e) for n, e in _TENTHS if e >= -4}
+    | {1 - Decimal(n).scaleb(e) for n, e in _TENTHS if e < -1}
+)
+
+
+class Scored:
+    """f's scores of labelled rows; gaps up to `part` of each row's largest magnitude are ties."""
+
+    def __init__(self, answers: Array, y: Integers, part: float) -> None:
+        scores, self.y = answers.astype(np.float64), y
+        self.slack = part * np.abs(scores).max(axis=1)
+        ordered = np.sort(scores, axis=1)
+        self.gaps = ordered[:, -1] - ordered[:, -2]
+        padded = np.pad(scores, ((0, 0), (0, 1)), constant_values=-np.inf)
+        own = padded[np.arange(len(y)), np.minimum(y, scores.shape[1])]  # no score: always wrong
+        self.rivals = (own[:, None] - scores <= self.slack[:, None]).sum(axis=1)
+
+    def missed(self, k: int = 1) -> Array:
+        """Whether k other classes score as high as the row's own, or nearly so."""
+        found: Array = self.rivals > k  # the own class is among them
+        return found
+
+    def count(self, what: str, which: Any) -> tuple[int, int]:
+        """(errors, among how many rows) of one line."""
+        n, wrong = len(self.y), self.missed()
+        if what == "class":
+            own = self.y == which
+            return int((wrong & own).sum()), int(own.sum())
+        if what == "top":
+            return int(self.missed(which).sum()), n
+        level = float(which)  # a row near it is answered where it is wrong, and refused where not
+        answered = int((self.gaps > level + self.slack).sum())
+        if what == "refused":
+            return n - answered, n
+        return int((wrong & (self.gaps > level - self.slack)).sum()), answered
+
+
+@dataclass(frozen=True)
+class Line:
+    """A bound that follows from errors among m rows at a share of δ; counts are None in a look."""
+
+    what: str  # "class", "top", "answered" or "refused"
+    which: Any
+    errors: int | None
+    m: int | None
+    share: Decimal
+    bound: str
+
+
+class Holdout(Kind):
+    """bound ≥ BinInv(errors; m, δ₀); for look k of a ledger at δ₀·2^-bits_before/(k(k+1))."""
+
+    COUNT: ClassVar = maybe(whole(0, MOST_ROWS))
+    PART: ClassVar = {"errors": COUNT, "m": COUNT, "delta": failure, "bound": probability}
+    SELECTIVE: ClassVar = {
+        **{"risk": probability, "threshold": maybe(tolerance), **PART, "refused": COUNT},
+        **{"delta_refused": failure, "bound_refused": probability},
+    }
+    LOOK: ClassVar = {"number": whole(1, 10**6), "bits_before": whole(0, MOST_BITS)}
+    FIELDS: ClassVar = {
+        **{"kind": exactly("holdout"), "about": exactly("f"), **COMMON, "holdout": exactly(None)},
+        **{"net_fingerprint": fingerprint, "program": maybe(fingerprint), "tolerance": tolerance},
+        **{"delta_all": failure, "look": maybe(record({**LOOK, "chain": fingerprint}))},
+        "lines": listed(record({"what": text, "which": whole(0, 10_000), **PART})),
+        **{"selective": maybe(record(SELECTIVE)), "ledger": listed(record(LEDGER))},
+    }
+    MOST_MESSAGE: ClassVar[int] = 0
+    FIRST_USE = (
+        "nothing was learnt from these examples before: neither f nor what is asked about it was "
+        "chosen by looking at them"
+    )
+    IN_LEDGER = (
+        "nothing was learnt from these examples but the answers in their ledger of looks: f, and "
+        "what is asked about it, depend on them through these alone"
+    )
+    REST = (
+        "δ was fixed in advance",
+        "f is a fixed function: on other machines each of its scores differs by at most a quarter "
+        "of the tolerance, times the largest of the row in magnitude",
+    )
+
+    def __init__(self, claim: Any, message: bytes) -> None:  # noqa: ARG002
+        self.claim, look, chosen = claim, claim.look, claim.selective
+        used = self.FIRST_USE if look is None else self.IN_LEDGER
+        check_common(claim, (INDEPENDENT, used, *self.REST))
+        check_count(claim.errors, claim.m, "errors on the held-out examples")
+        self.classes = sum(line.what == "class" for line in claim.lines)
+        tops = [line.which for line in claim.lines[self.classes :]]
+        wanted = [("class", k) for k in range(self.classes)] + [("top", k) for k in tops]
+        if [(line.what, line.which) for line in claim.lines] != wanted or self.classes == 1:
+            raise Malformed("the lines must be all classes in their order, and then the top-k line")
+        if len(tops) > 1 or 0 in tops:
+            raise Malformed("there is at most one top-k line, and k is at least 1")
+        self.bits = 0 if look is None else int(look.bits_before)
+        self.parts = 1 if look is None else look.number * (look.number + 1)
+        self.lines = [
+            Line(line.what, line.which, line.errors, line.m, self._left(line.delta), line.bound)
+            for line in claim.lines
+        ]
+        self._check_shares(bool(tops))
+        if chosen is not None:
+            self._check_selective(chosen)
+        for line in self.lines:
+            if (line.errors is None) != (line.m is None) or (line.m is None) == (look is None):
+                raise Malformed("a line's counts are stated where there is no look, and only there")
+            check_count(line.errors or 0, line.m or 0, "errors of a line")
+        rated = [line.bound for line in self.lines if line.what != "answered"]
+        ladders = claim.errors in ladder(claim.m, 50)
+        ladders &= all(Decimal(bound) * 10_000 in RATES for bound in rated)
+        if look is not None and not ladders:
+            raise Malformed("a look states counts and bounds of the ladders only")
+        if [item.bits for item in claim.ledger] != [self.bits] * (look is not None):
+            raise Malformed("the ledger must state what was told before the look, and no more")
+
+    def _left(self, share: str, among: int = 1) -> Decimal:
+        """What the number of the look leaves of a share, for each of so many bounds."""
+        return DOWN.divide(Decimal(share), self.parts * among)
+
+    def _check_shares(self, top: bool) -> None:
+        """δ is shared by a rule, so that nobody can choose the shares after looking."""
+        claim, chosen, total = self.claim, self.claim.selective, Decimal(self.claim.delta)
+        groups = (self.classes > 0) + top + (chosen is not None)
+
+        def part(of: int) -> Decimal:
+            return DOWN.quantize(DOWN.divide(total, of), Decimal("1e-18"))
+
+        due = [part(2 * groups * self.classes) for _ in range(self.classes)]
+        due += [part(2 * groups)] * top + [part(4 * groups)] * (2 * (chosen is not None))
+        stated = [line.delta for line in claim.lines]
+        stated += [chosen.delta, chosen.delta_refused] if chosen is not None else []
+        if [Decimal(one) for one in stated] != due or exact_sum(claim.delta_all, *stated) != total:
+            raise Malformed("δ is not shared among the lines as the format says")
+
+    def _check_selective(self, chosen: Any) -> None:
+        """Malformed unless the threshold is of the grid; adds its two lines."""
+        risk, level = Decimal(chosen.risk), chosen.threshold
+        counts = (chosen.errors, chosen.m, chosen.refused)
+        bounds = (chosen.bound, chosen.bound_refused)
+        if level is None:
+            if any(n is not None for n in counts) or any(Decimal(bound) != 1 for bound in bounds):
+                raise Malformed("without a threshold nothing is stated about what is answered")
+            return
+        fits = Decimal(level) in THRESHOLDS and 0 < risk < 1 and Decimal(chosen.bound) <= risk
+        if not fits or (self.claim.look is not None and Decimal(chosen.bound) != risk):
+            raise Malformed("the selective line must have a threshold of the grid, and its risk")
+        shares = [self._left(s, len(THRESHOLDS)) for s in (chosen.delta, chosen.delta_refused)]
+        rows = None if chosen.refused is None else self.claim.m
+        self.lines += [
+            Line("answered", level, chosen.errors, chosen.m, shares[0], chosen.bound),
+            Line("refused", level, chosen.refused, rows, shares[1], chosen.bound_refused),
+        ]
+
+    def arithmetic_fault(self) -> str:
+        claim = self.claim
+        overall = Line("all", 0, claim.errors, claim.m, self._left(claim.delta_all), claim.bound)
+        for line in (overall, *self.lines):
+            if line.errors is None or line.m is None:
+                continue
+            if not bound_holds(line.errors, line.m, self.bits, line.share, line.bound):
+                return f"{line.errors} errors among {line.m} rows do not imply {line.bound}"
+        return ""
+
+    def message_fault(self) -> str:
+        return ""
+
+    def effort(self, given: Given) -> int:
+        return 0 if given.answers is None else int(given.answers.size)
+
+    def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:  # noqa: ARG002
+        """Counted with half the tolerance: wherever f's scores differ by a quarter of it, the count
+        is at most the one stated. How much less it is, is not said: it would be one more look.
+        """
+        claim, what = self.claim, "held-out examples"
+        assert given.x is not None
+        assert given.y is not None
+        if fault := identity_fault(claim, what, given.x, given.y) or other_net_fault(claim, given):
+            return fault
+        if given.answers is None:
+            return "the errors were not counted: f's answers were not given"
+        if self.classes and given.y.max() >= self.classes:
+            return f"the {what} have more than the {self.classes} classes that there are lines for"
+        scores_of(given.answers, claim.m, what)
+        rows = Scored(given.answers, given.y, float(claim.tolerance) / 2)
+        if rows.missed().sum() > claim.errors:
+            return f"f errs on more of the {what} than the {claim.errors} stated"
+        for line in self.lines:
+            errors, m = rows.count(line.what, line.which)
+            holds = bound_holds(errors, m, self.bits, line.share, line.bound)
+            if line.errors is not None and line.m is not None:
+                holds = errors <= line.errors and m >= line.m
+            if not holds:
+                return f"f does not keep the line {line.what} {line.which} on the {what}"
+        if given.looks is not None:
+            if claim.look is None:
+                raise BadInput("this certificate is no look of a ledger; leave the ledger out")
+            if fault := self._ledger_fault(given.looks):
+                return f"the ledger of looks does not confirm this one: {fault}"
+            verdict.replayed.add("look")
+        elif claim.look is not None:
+            verdict.conditional.append("its ledger of looks confirms what was told before it")
+        verdict.replayed.add("sample")
+        verdict.warn(repeated_rows(given.x, given.y))
+        verdict.given += ["f's answers"] * (given.net is None)
+        return ""
+
+    def _ledger_fault(self, content: bytes) -> str:
+        """Why the ledger is not one in which this look was made and so answered; else empty."""
+        claim, chosen, k = self.claim, self.claim.selective, self.claim.look.number
+        opening, looks = read_looks(content)
+        rows = (opening.data_fingerprint, opening.m, Decimal(opening.delta))
+        if rows != (claim.data_fingerprint, claim.m, Decimal(claim.delta)):
+            return "it is about other rows, or has another δ"
+        if k > len(looks):
+            return f"look {k} has no answer in it"
+        asked, answer, before = looks[k - 1]
+        tops = [line.which for line in claim.lines if line.what == "top"]
+        due = {
+            **{"net_fingerprint": claim.net_fingerprint, "program": claim.program},
+            **{"tolerance": claim.tolerance, "per_class": self.classes > 0, "chosen": None},
+            **{"top_k": tops[0] if tops else None, "selective": None, "chain": claim.look.chain},
+            **{"errors": claim.errors, "rates": tuple(_rate(line.bound) for line in claim.lines)},
+        }
+        if chosen is not None:
+            number = chosen.threshold and THRESHOLDS.index(Decimal(chosen.threshold))
+            due |= {"selective": chosen.risk, "chosen": (number, _rate(chosen.bound_refused))}
+        found = {**vars(asked), **vars(answer)}
+        if before != self.bits or any(found[key] != value for key, value in due.items()):
+            return "what was told before it, asked or answered is not what the file says"
+        return ""
+
+    def subject(self) -> tuple[str, str]:
+        c, among = self.claim, f"of these {spaced(self.claim.m)} examples"
+        said = [f"f errs on {'at most ' * (c.look is not None)}{spaced(c.errors)} {among}."]
+        if c.look is not None:
+            said.append(f"This is look {c.look.number}, after {spaced(self.bits)} bits of answers.")
+        said += [
+            f"{'Class' if one.what == 'class' else 'Top'} {one.which}: {percent(one.bound)}."
+            for one in c.lines
+        ]
+        if (line := c.selective) is not None and line.threshold is not None:
+            said.append(
+                f"Where its two largest scores are more than {line.threshold} apart it errs on at "
+                f"most {percent(line.bound)}, and it refuses at most {percent(line.bound_refused)}."
+            )
+        return "f", " ".join(said)
+
+
+def _rate(bound: str) -> int:
+    return int(Decimal(bound) * 10_000)
+
+
+def flag(value: Any, what: str) -> Any:
+    if type(value) is not bool:
+        raise Malformed(f"{what} must be true or false")
+    return value
+
+
+_HOW_OPENED = record(
+    {
+        **{"looks": exactly(1), "data": text, "data_fingerprint": fingerprint, "delta": failure},
+        **{"m": whole(1, MOST_ROWS), "classes": whole(2, 10_000)},
+    }
+)
+_ASKED = record(
+    {
+        **{"look": whole(1, 10**6), "net_fingerprint": fingerprint, "program": maybe(fingerprint)},
+        **{"tolerance": tolerance, "per_class": flag},
+        **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(probability)},
+    }
+)
+_ANSWERED = record(
+    {
+        **{"answer": whole(1, 10**6), "said": text, "errors": maybe(whole(0, MOST_ROWS))},
+        **{"rates": listed(whole(0, 10_000)), "bits": whole(1, MOST_BITS)},
+        "chosen": maybe(listed(maybe(whole(0, 10_000)))),
+    }
+)
+
+
+def read_looks(content: bytes) -> tuple[Any, list[tuple[Any, Any, int]]]:
+    """A ledger of looks: how it begins, and of each look what was asked and answered, and what all
+    answers before it cost. BadInput where a line is damaged, or an answer was not possible.
+    """
+    opening, asked, best, chain, told = None, None, None, "", 0
+    looks: list[tuple[Any, Any, int]] = []
+    if len(content) > 2**24 or not content.endswith(b"\n"):
+        raise BadInput("the ledger of looks is too long, or its last line is not whole")
+    for place, line in enumerate(content.splitlines(), 1):
+        try:
+            obj = json.loads(line.decode("utf-8"))
+            stated = obj.pop("chain")
+            chain = hashlib.sha256(chain.encode() + b"\n" + canonical(obj)).hexdigest()
+            if stated != chain or canonical({**obj, "chain": chain}) != line:
+                raise Malformed("its running hash does not fit")
+            if opening is None:
+                opening = _HOW_OPENED(obj, "the first line")
+            elif asked is not None:
+                answer = _ANSWERED(obj, "an answer")
+                bits = _answer_bits(opening, asked, answer, best)
+                if (answer.answer, answer.bits) != (asked.look, bits):
+                    raise Malformed("it costs another number of bits")
+                looks.append((asked, answer, told))
+                told, asked = told + bits, None
+                best = best if answer.errors is None else answer.errors
+            elif obj != {"closed": True}:
+                asked = _ASKED(obj, "a look")
+                asked.chain = chain
+                if asked.look != len(looks) + 1:
+                    raise Malformed("a look is missing")
+        except (ValueError, RecursionError, AttributeError, KeyError, TypeError, Malformed):
+            raise BadInput(f"line {place} of the ledger of looks is damaged") from None
+    return opening, looks
+
+
+def _answer_bits(opening: Any, asked: Any, answer: Any, best: int | None) -> int:
+    """The length of an answer's word in the prefix code of its look (section 9.3)."""
+    chosen, said = answer.chosen, answer.said
+    if said in ("failed", "no better"):
+        if answer.errors is not None or answer.rates or chosen is not None:
+            raise Malformed("such an answer says nothing else")
+        if said == "no better" and best is None:
+            raise Malformed("there was nothing to be better than")
+        return 2 if said == "failed" and best is not None else 1
+    steps, lines = ladder(opening.m, 50), opening.classes * asked.per_class
+    lines += asked.top_k is not None
+    if said != "counted" or len(answer.rates) != lines or (chosen is None) != (not asked.selective):
+        raise Malformed("these are not the lines that were asked for")
+    at, bits = steps.index(answer.errors), 1 + (len(steps) - 1).bit_length()
+    if best is not None:
+        bits = 1 + 2 * (steps.index(best) - at).bit_length()  # gamma, behind two bits
+        if answer.errors >= best:
+            raise Malformed("this is no better than the best before")
+    rates = [*answer.rates]
+    if chosen is not None:
+        number, rate = chosen
+        bits += 8  # 142 thresholds, or none
+        rates += [] if number is None else [rate]
+        if number not in (None, *range(len(THRESHOLDS))) or (number is None and rate != 10_000):
+            raise Malformed("there is no such threshold")
+    for rate in rates:
+        bits += 7  # 89 of them
+        RATES.index(rate)
+    return bits
+
+
+KINDS: dict[str, type[Kind]] = {"occam": Occam, "holdout": Holdout, "pac-bayes": PacBayes}
 
 
 # ---- the command line
@@ -1908,7 +2280,7 @@ _ARRAYS = {
     "holdout_x": "inputs of the held-out examples",
     "holdout_y": "their labels",
     "unlabelled": "the unlabelled inputs of a bound on f",
-    "answers": "f's scores on them, [n, classes]: taken as given",
+    "answers": "f's scores on them, or on x (kind holdout), [n, classes]: taken as given",
     "holdout_answers": "f's scores on the held-out examples: taken as given",
     "features": "a backbone's features of the sample: taken as given",
 }
