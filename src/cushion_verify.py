@@ -2023,7 +2023,7 @@ class Holdout(Kind):
     def _check_shares(self, top: bool) -> None:
         """δ is shared by a rule, so that nobody can choose the shares after looking."""
         claim, chosen, total = self.claim, self.claim.selective, Decimal(self.claim.delta)
-        groups = (self.classes > 0) + top + (chosen is not None)
+        groups = max(1, (self.classes > 0) + top + (chosen is not None))
 
         def part(of: int) -> Decimal:
             return DOWN.quantize(DOWN.divide(total, of), Decimal("1e-18"))
