@@ -51,8 +51,8 @@ OF_FIT = (
     "fit reads nothing but its arguments, and gives the same net wherever it gets the same ones",
 )
 OF_FEATURES = (
-    "the backbone was fixed without these examples: they are independent of the data that it was "
-    "trained on",
+    "the backbone and the way its features are read were fixed without these examples, which are "
+    "independent of the data that it was trained on",
 )
 OF_LOOKS = (
     "no more than the stated number of classifiers were ever looked at on the held-out examples",
