@@ -2,18 +2,17 @@
 
 This one file is the whole verifier. It needs Python 3.11 and numpy, imports nothing of the program
 that makes certificates, and believes nothing but the file's bytes and the arrays it is given.
-FORMAT.md says in words what this file says in code; the section is named where each part begins.
+FORMAT.md says in words what this file says in code; each part names its section.
 
-A certificate is *malformed* (its bytes break the format: Malformed), or it gets a Verdict: the
-highest of three levels that hold, and ok if all do.
+A file whose bytes break the format is Malformed. Any other gets a Verdict: the highest of three
+levels that hold, and ok if all do.
 
-- arithmetic: the stated counts imply the stated bounds;
+- arithmetic: the stated counts imply the stated bounds, in decimals rounded to the safe side;
 - message: the bytes decode strictly, to the last bit, and cost what the ledger says;
-- replay: what they decode to, run exactly on data with the stated fingerprint, makes the stated
-  errors.
+- replay: what they decode to, run in whole numbers on data with the stated fingerprint, makes the
+  stated errors.
 
-Every tail is computed in decimals rounded to the safe side, every net in whole numbers. Each kind
-of certificate is a class with the methods of `Kind`, and stands in KINDS.
+Each kind of certificate is a class with the methods of `Kind`, and stands in KINDS at the end.
 """
 
 from __future__ import annotations
@@ -42,11 +41,13 @@ if __name__ == "__main__" or Path(sys.argv[0]).stem == "cushion-verify":
     # Two threads of ours, and one each for the matrix library: its own wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
+import numpy as np
+from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Floating = type[np.floating[Any]]
 Progress = Callable[[int, int], None]  # (batches done, batches in all)
 
 
@@ -62,8 +63,6 @@ class Malformed(Exception):
 
 MAGIC = b"\x89cushion1\n"
 _MOST_FILE = 2**25
-_MOST_CLAIM = 2**20
-_MOST_DIGITS = 4300
 
 
 def read_file(path: str | Path) -> bytes:
@@ -81,7 +80,7 @@ def read_file(path: str | Path) -> bytes:
     except ValueError:
         raise BadInput(f"{str(path)!r} cannot be the name of a file") from None
     if len(content) > _MOST_FILE:
-        raise Malformed("longer than any certificate file")
+        raise Malformed(f"{path}: longer than any certificate file")
     return content
 
 
@@ -89,25 +88,26 @@ def unpack(content: bytes) -> tuple[Any, bytes]:
     """The claim and the message of a certificate file; Malformed unless every byte is used."""
     if not content.startswith(MAGIC):
         raise Malformed("this is not a certificate file (its first bytes are wrong)")
-    text, place = _block(content, len(MAGIC), _MOST_CLAIM, "claim")
-    message, place = _block(content, place, max(k.MOST_MESSAGE for k in KINDS.values()), "message")
+    claim, place = _block(content, len(MAGIC), 2**20, "claim")
+    message, place = _block(content, place, 2**24, "message")
     if len(content) != place + 32:
         raise Malformed(f"the digest has 32 bytes, not {len(content) - place}")
     if hashlib.sha256(content[:place]).digest() != content[place:]:
         raise Malformed("the digest does not fit the file: it was damaged or altered")
     try:
-        obj = json.loads(text.decode("utf-8"), parse_int=_short_whole)
+        obj = json.loads(claim.decode("utf-8"))
         again = canonical(obj)
     except (ValueError, RecursionError):
         raise Malformed("the claim is not JSON") from None
-    if again != text:  # repeated keys, odd spacing, odd numbers
+    if again != claim:  # repeated keys, odd spacing, odd numbers
         raise Malformed("the claim is not in canonical form")
-    kind = obj.get("kind") if isinstance(obj, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
+    name = obj.get("kind") if isinstance(obj, dict) else None
+    if not isinstance(name, str) or name not in KINDS:
         raise Malformed(f"the claim must be an object whose kind is one of {', '.join(KINDS)}")
-    if len(message) > KINDS[kind].MOST_MESSAGE:
+    kind = KINDS[name]
+    if len(message) > kind.MOST_MESSAGE:
         raise Malformed(f"a message of {len(message)} bytes is too long for its kind")
-    return record(KINDS[kind].FIELDS, KINDS[kind].ABSENT)(obj, "the claim"), message
+    return record(kind.FIELDS, kind.ABSENT)(obj, "the claim"), message
 
 
 def canonical(obj: Any) -> bytes:
@@ -126,105 +126,56 @@ def _block(content: bytes, place: int, most: int, what: str) -> tuple[bytes, int
     return content[start : start + length], start + length
 
 
-def _short_whole(text: str) -> int:
-    if len(text.lstrip("-")) > _MOST_DIGITS:
-        raise ValueError("too long")
-    return int(text)
-
-
 # ---- strict fields: a reader takes (value, what it is called) and returns it, or says Malformed
 
 Reader = Callable[[Any, str], Any]
-# Steer a terminal or reorder its text: controls, line and paragraph separators, bidirectional
-# controls, halves of surrogate pairs. No table of any version of Unicode is needed.
+# What steers a terminal or reorders its text: controls, separators of lines and paragraphs,
+# bidirectional controls, halves of surrogate pairs. No table of any version of Unicode is needed.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-_DECIMAL = re.compile(r"0\.[0-9]{1,18}|1\.0{1,18}", re.ASCII)
 
 
-def whole(least: int, most: int) -> Reader:
-    """A whole number in least..most (true and false are none)."""
-
-    def read(value: Any, what: str) -> Any:
-        if type(value) is not int or not least <= value <= most:
-            raise Malformed(f"{what} must be a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def text(value: Any, what: str) -> Any:
-    """Any string: it is never shown."""
-    if type(value) is not str:
-        raise Malformed(f"{what} must be a string")
-    return value
-
-
-def printable(value: Any, what: str) -> Any:
-    """A string that may be shown (section 2)."""
-    if _UNPRINTABLE.search(text(value, what)):
-        raise Malformed(f"{what} must be printable")
-    return value
-
-
-def matching(pattern: str, form: str, *, positive: bool = False) -> Reader:
-    """A string of this form, as it stands in the file."""
-    compiled = re.compile(pattern, re.ASCII)
+def reader(fits: Callable[[Any], object], form: str) -> Reader:
+    """Takes a value that fits."""
 
     def read(value: Any, what: str) -> Any:
-        if not compiled.fullmatch(text(value, what)) or (positive and not Decimal(value) > 0):
+        if not fits(value):
             raise Malformed(f"{what} must be {form}")
         return value
 
     return read
 
 
-fingerprint = matching("[0-9a-f]{64}", "64 lower-case hexadecimal digits")
-probability = matching(_DECIMAL.pattern, "a plain decimal from 0 to 1, such as 0.05")
-nats = matching(r"(0|[1-9][0-9]{0,8})\.[0-9]{6}", "a plain decimal with six places")
-tolerance = matching(
-    r"(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", "a plain decimal above 0, such as 0.001", positive=True
-)
+def whole(least: int, most: int) -> Reader:
+    form = f"a whole number from {least} to {most}"  # true and false are none
+    return reader(lambda value: type(value) is int and least <= value <= most, form)
 
 
-def failure(value: Any, what: str) -> Any:
-    """A decimal above 0 and at most 0.5."""
-    if not 0 < Decimal(probability(value, what)) <= Decimal("0.5"):
-        raise Malformed(f"{what} = {value} must be above 0 and at most 0.5")
-    return value
+def matching(pattern: str, form: str) -> Reader:
+    """A string, kept as it stands in the file."""
+    known = re.compile(pattern, re.ASCII)
+    return reader(lambda value: type(value) is str and known.fullmatch(value), form)
 
 
 def exactly(wanted: object) -> Reader:
-    """This very value."""
-
-    def read(value: Any, what: str) -> Any:
-        if type(value) is not type(wanted) or value != wanted:
-            raise Malformed(f"{what} must be {wanted!r}")
-        return value
-
-    return read
+    return reader(lambda v: type(v) is type(wanted) and v == wanted, repr(wanted))
 
 
-def maybe(reader: Reader) -> Reader:
+def maybe(read: Reader) -> Reader:
     """null, or what the reader takes."""
-    return lambda value, what: None if value is None else reader(value, what)
+    return lambda value, what: None if value is None else read(value, what)
 
 
-def listed(reader: Reader) -> Reader:
+def listed(read: Reader) -> Reader:
     """A list of what the reader takes, as a tuple."""
-
-    def read(value: Any, what: str) -> Any:
-        if type(value) is not list:
-            raise Malformed(f"{what} must be a list")
-        return tuple(reader(part, f"each part of {what}") for part in value)
-
-    return read
+    check = reader(lambda value: type(value) is list, "a list")
+    return lambda value, what: tuple(read(one, f"a part of {what}") for one in check(value, what))
 
 
 def record(fields: dict[str, Reader], absent: dict[str, Any] | None = None) -> Reader:
-    """An object with exactly these keys, as attributes; absent: values of keys that may be left
-    out.
+    """An object with exactly these keys, as attributes; absent: what keys mean that older files do
+    not have.
     """
     free = absent or {}
 
@@ -237,15 +188,22 @@ def record(fields: dict[str, Reader], absent: dict[str, Any] | None = None) -> R
     return read
 
 
-def notes(value: Any, what: str) -> Any:
-    """Plain values under any names; the verifier ignores them."""
-    if type(value) is not dict or any(isinstance(part, dict | list) for part in value.values()):
-        raise Malformed(f"{what} must be an object of plain values")
-    return value
-
-
-MOST_ROWS = 10**7
-MOST_BITS = 2**22
+text = reader(lambda value: type(value) is str, "a string")
+printable = reader(lambda v: type(v) is str and not _UNPRINTABLE.search(v), "a printable string")
+fingerprint = matching("[0-9a-f]{64}", "64 lower-case hexadecimal digits")
+probability = matching(r"0\.[0-9]{1,18}|1\.0{1,18}", "a plain decimal from 0 to 1, such as 0.05")
+failure = matching(
+    r"0\.(?!0+$)([0-4][0-9]{0,17}|50{0,17})", "a plain decimal above 0 and at most 0.5"
+)
+nats = matching(r"(0|[1-9][0-9]{0,8})\.[0-9]{6}", "a plain decimal with six places")
+tolerance = matching(
+    r"(?!0\.0+$)(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", "a plain decimal above 0, such as 0.001"
+)
+notes = reader(
+    lambda v: type(v) is dict and not any(isinstance(part, dict | list) for part in v.values()),
+    "an object of plain values",
+)
+MOST_ROWS, MOST_BITS = 10**7, 2**22
 HOLDOUT: dict[str, Reader] = {
     "data_fingerprint": fingerprint,
     "errors": whole(0, MOST_ROWS),
@@ -303,7 +261,7 @@ OF_TRANSFER = (
 )
 
 
-# ---- exact arithmetic: 60 digits, every operation rounded to the side that it names (section 2)
+# ---- arithmetic: 60 digits, every operation rounded to the side that it names (section 2)
 
 UP = Context(prec=60, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
 DOWN = Context(prec=60, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
@@ -365,49 +323,75 @@ def power(base: Decimal, exponent: int) -> Decimal:
     return result
 
 
+def contradiction(errors: int, m: int, bound: str) -> bool:
+    """Whether so many errors have a chance below 1/1000 where the true error is the bound."""
+    p = math.floor(UP.scaleb(Decimal(bound), 18))
+    return errors * _SCALE > p * m and tail(m - errors, m, _SCALE - p) < Decimal("0.001")
+
+
 def exact_sum(*parts: str) -> Decimal:
-    """Of decimals with at most 18 places: exact."""
-    return sum((Decimal(part) for part in parts), Decimal(0))
+    """Of decimals with at most 18 places."""
+    return functools.reduce(UP.add, map(Decimal, parts))
 
 
 def percent(share: Decimal | str) -> str:
     """A probability in per cent, rounded up to two places."""
-    scaled = UP.multiply(Decimal(share), 100)
-    return f"{UP.quantize(scaled, Decimal('0.01')):f} %"
+    return f"{UP.quantize(UP.multiply(Decimal(share), 100), Decimal('0.01')):f} %"
 
 
 def spaced(count: int) -> str:
     return f"{count:,}".replace(",", " ")
 
 
-# ---- the data that a sceptic has: identity and freshness (sections 5 and 6)
+# ---- the data that a sceptic has: which rows they are (section 5)
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
     """Plain arrays; None where there is nothing.
 
-    x, y: the sample. holdout_x, holdout_y: held-out examples. unlabelled: inputs. answers: [n,
-    classes] scores of f on the unlabelled inputs; holdout_answers: on the held-out examples.
-    features: of the sample, where a backbone makes them. looks: a hold-out's ledger of looks. net,
-    program: fingerprints of f, where the caller computed them.
+    answers: [n, classes] scores of f on the unlabelled inputs; holdout_answers: on the held-out
+    examples. net, program: fingerprints of f, where the caller ran it. looks: a hold-out's ledger.
     """
 
-    x: Array | None = None
+    x: Array | None = None  # the sample
     y: Array | None = None
     holdout_x: Array | None = None
     holdout_y: Array | None = None
     unlabelled: Array | None = None
     answers: Array | None = None
     holdout_answers: Array | None = None
-    features: Array | None = None
+    features: Array | None = None  # of the sample, where a backbone makes them
     looks: bytes | None = None
     net: str | None = None
     program: str | None = None
 
+    @property
+    def sample(self) -> tuple[Array, Integers]:
+        """x and y, where they are there."""
+        assert self.x is not None
+        assert self.y is not None
+        return self.x, self.y
+
+
+def usable(given: Given) -> Given:
+    """The same with labels as 64-bit whole numbers; BadInput for arrays that are no examples."""
+    labels = {}
+    for x, y in (("x", "y"), ("holdout_x", "holdout_y"), ("unlabelled", "")):
+        rows, marks = getattr(given, x), getattr(given, y, None)
+        if y and (rows is None) != (marks is None):
+            raise BadInput(f"give both {x} and {y}, or neither")
+        if rows is not None and not (rows.ndim and rows.size):
+            raise BadInput(f"{x} must have a row for each example, and at least one")
+        if marks is not None:
+            if marks.dtype.kind not in "iu" or marks.shape != (len(rows),) or marks.min() < 0:
+                raise BadInput(f"{y} must hold a class, from 0 on, for each of {len(rows)} rows")
+            labels[y] = marks.astype(np.int64)
+    return replace(given, **labels)
+
 
 def fingerprint_arrays(tag: str, *arrays: Array) -> str:
-    """sha256 of a tag, then of each array's type and shape and its values in C order."""
+    """sha256 of a tag, then of each array's type, its shape and its values in C order."""
     digest = hashlib.sha256(f"{tag}\n".encode())
     for array in arrays:
         little = array.dtype.newbyteorder("<")
@@ -418,16 +402,16 @@ def fingerprint_arrays(tag: str, *arrays: Array) -> str:
 
 
 def _type_name(kind: np.dtype[Any]) -> str:
-    """numpy's name; of a row with named parts their list [[name, type, sides], ...] as JSON."""
+    """numpy's name; of rows with named parts the list [[name, type, sides], ...] as JSON."""
     if kind.names is None:
         return kind.str
     parts = [(name, *(kind[name].subdtype or (kind[name], ()))) for name in kind.names]
     return json.dumps([[name, base.str, list(sides)] for name, base, sides in parts])
 
 
-def blocks(rows: int, each: int, most: int = 2**24) -> Iterator[slice]:
-    """Slices of so many rows, each slice at most about `most` bytes."""
-    step = max(1, most // max(1, each))
+def blocks(rows: int, each: int) -> Iterator[slice]:
+    """Slices of some 16 MB, `each` being the bytes of a row."""
+    step = max(1, 2**24 // max(1, each))
     return (slice(start, start + step) for start in range(0, rows, step))
 
 
@@ -435,8 +419,8 @@ def identity_fault(stated: Any, what: str, x: Array, y: Array | None = None) -> 
     """Why these rows are not those stated (its m and data_fingerprint); empty if they are."""
     if len(x) != stated.m:
         return f"the certificate is about {stated.m} {what}, and {len(x)} were given"
-    parts = ("cushion-inputs-1", x) if y is None else ("cushion-data-1", x, y)
-    if fingerprint_arrays(*parts) != stated.data_fingerprint:
+    kind, parts = ("inputs", [x]) if y is None else ("data", [x, y])
+    if fingerprint_arrays(f"cushion-{kind}-1", *parts) != stated.data_fingerprint:
         return f"these are not the {what} that the certificate is about (their fingerprints differ)"
     return ""
 
@@ -446,37 +430,42 @@ def identity_fault(stated: Any, what: str, x: Array, y: Array | None = None) -> 
 _PULLS = (Decimal("0.999"), *(Decimal(1) / 2**k for k in range(1, 11)))
 
 
-def freshness_fault(rows: Array, sample: Array, reading: Callable[[Array], Array] | None) -> str:
+def freshness_fault(
+    rows: Array, sample: Array, reading: Callable[[Array], Array] | None = None
+) -> str:
     """Why the rows cannot be fresh beside the sample's, as the end of a sentence; else empty.
 
     reading: how the net of the message reads rows; what it cannot tell apart counts as equal.
     """
     if rows.dtype != sample.dtype:
         return ""
-    readings: list[Callable[[Array], Array]] = [lambda x: x]
-    if rows.dtype == np.uint8:
-        readings += [lambda x, s=s: x >> s for s in (1, 2, 4)]  # type: ignore[misc]
+    shifts = (1, 2, 4) if rows.dtype == np.uint8 else ()
+    readings: list[Any] = [lambda x: x, *(functools.partial(_shifted, s) for s in shifts)]
+    readings += [reading] if reading else []
     different = 0
-    for place, read in enumerate([*readings, *([reading] if reading else [])]):
+    for place, read in enumerate(readings):
         given, known = digests(rows, read), digests(sample, read)
         theirs, ours = Counter(given), Counter(known)
-        different = different or len(ours)
+        different = different or len(ours)  # of the first reading: byte for byte
         shared = sum(count for row, count in theirs.items() if row in ours)
         often = Counter(ours.values())
-        merged = 8 * len(ours) < 7 * different
         if shared and (
             (place == 0 and (max(often) == 1 or given == known))
             or not _by_chance(shared, len(rows), len(sample), often)
-            or (2 * shared > len(rows) and not merged)
+            or (2 * shared > len(rows) and 8 * len(ours) >= 7 * different)
             or (len(ours) >= 10 and theirs == ours)
             or _copied(often)
         ):
-            as_read = "" if place == 0 else ", but for details that hardly matter,"
-            return f"{shared} of the {len(rows)} are{as_read} rows of the sample itself"
+            nearly = ", but for details that the net hardly sees," if place else ""
+            return f"{shared} of the {len(rows)} are{nearly} rows of the sample itself"
     return ""
 
 
-def digests(x: Array, read: Callable[[Array], Array]) -> list[bytes]:
+def _shifted(shift: int, x: Array) -> Array:
+    return np.right_shift(x, np.uint8(shift))
+
+
+def digests(x: Array, read: Callable[[Array], Array] = lambda rows: rows) -> list[bytes]:
     """Of each row as it is read; the shape of a row does not matter."""
     return [
         hashlib.blake2b(row.tobytes(), digest_size=16).digest()
@@ -486,9 +475,7 @@ def digests(x: Array, read: Callable[[Array], Array]) -> list[bytes]:
 
 
 def _by_chance(shared: int, n: int, m: int, often: Counter[int]) -> bool:
-    """Whether n draws meet so many rows of the sample by chance: Good and Turing's share, three or
-    four deviations, and a few rows.
-    """
+    """Whether n draws meet so many of m rows: Good and Turing's share, chance, and a few rows."""
     repeated = m - often[1]
     beyond = shared * m - n * repeated - 3 * (m + 2 * n)
     spread = n * (n + m) * repeated * often[1] + 2 * n * n * m * often[2]
@@ -511,34 +498,24 @@ def _copied(often: Counter[int]) -> bool:
 
 
 def repeated_rows(x: Array, y: Integers) -> str:
-    """A warning if rows occur more than once, labels included."""
-    again = len(x) - len(set(zip(digests(x, lambda rows: rows), y.tolist(), strict=True)))
-    if not again:
-        return ""
-    return (
-        f"{spaced(again)} of the {spaced(len(x))} examples repeat earlier ones, labels included; "
-        "the bound is about independent draws, and false if rows were copied"
-    )
+    """A warning if examples occur more than once; else empty."""
+    again = len(x) - len(set(zip(digests(x), y.tolist(), strict=True)))
+    copied = "the bound is about independent draws, and false if rows were copied"
+    said = f"{spaced(again)} of the {spaced(len(x))} examples repeat earlier ones, labels included"
+    return f"{said}: {copied}" if again else ""
 
 
-def contradiction(errors: int, m: int, bound: str) -> bool:
-    """Whether so many errors have a chance below 1/1000 where the true error is the bound."""
-    p = int(UP.scaleb(Decimal(bound), 18))
-    if errors * _SCALE <= p * m:
-        return False
-    return tail(m - errors, m, _SCALE - p) < Decimal("0.001")
-
-
-# ---- verdicts
+# ---- verdicts (section 6)
 
 
 @dataclass(eq=False)
 class Verdict:
     """What was found. claim: the file's, as attributes; its decimals are strings, as stated.
 
-    replayed: which counts were recounted and confirmed, of "sample", "holdout", "transfer". given:
-    what was taken as given and not recomputed. conditional: what the verdict hangs on. warnings:
-    what speaks against the statement without refuting it. subject: of the claim, in words.
+    subject: what the bound is about and what was counted on the sample, in words. replayed: which
+    counts were confirmed, of "sample", "holdout", "transfer". given: what was taken as given and
+    not recomputed. conditional: what the verdict hangs on. warnings: what speaks against the
+    statement without refuting it.
     """
 
     claim: Any
@@ -554,76 +531,67 @@ class Verdict:
     def confirmed(self, line: str) -> bool:
         return self.ok and line in self.replayed
 
+    def warn(self, sentence: str) -> None:
+        self.warnings += [sentence] * bool(sentence)
+
     def to_json(self) -> dict[str, Any]:
-        """Numbers that were not replayed are null, and stand under claimed_..."""
-        claim, f = self.claim, getattr(self.claim, "transfer", None)
+        """Numbers that were not confirmed are null, and stand under claimed_..."""
+        c, f = self.claim, getattr(self.claim, "transfer", None)
         obj = {key: getattr(self, key) for key in ("ok", "level", "reason")}
-        obj |= {"kind": claim.kind, "about": claim.about, "data": claim.data}
-        stated = {key: part for key, part in vars(claim).items() if key not in _NO_NUMBERS}
-        names = [key for key in ("holdout", "transfer", "look") if hasattr(claim, key)]
-        lines = {key: getattr(claim, key) for key in names}
-        if f is not None:
-            lines["bound_f"] = f.bound_f
-        for key, part in {**stated, **lines}.items():
-            line = {"bound_f": "transfer"}.get(key, key)
-            sure = self.confirmed(line) if key in lines else self.ok
-            value = as_json(part)
-            obj |= {key: value if sure else None}
-            if value is not None and not sure:
-                obj[f"claimed_{key}"] = value
+        obj |= {key: getattr(c, key) for key in ("kind", "about", "data")}
+        left_out = {*obj, "ledger", "assumptions", "made_with"}
+        stated = {key: part for key, part in vars(c).items() if key not in left_out}
+        stated |= {"bound_f": f.bound_f} if f is not None else {}
+        lines = {key: key for key in ("holdout", "transfer", "look")} | {"bound_f": "transfer"}
+        for key, part in stated.items():
+            sure = self.confirmed(lines.get(key, "sample"))
+            obj[key] = as_json(part) if sure else None
+            obj |= {} if sure or part is None else {f"claimed_{key}": as_json(part)}
         if f is not None and self.confirmed("transfer"):
             obj |= {"about": "f", "bound_g": obj["bound"], "bound": obj["bound_f"]}
-            obj |= {"delta_g": obj["delta"], "delta": float_up(exact_sum(claim.delta, f.delta))}
-        obj["vacuous"] = obj["bound"] == 1
-        obj["replayed"] = sorted(self.replayed) if self.ok else []
+            obj |= {"delta_g": obj["delta"], "delta": float_up(exact_sum(c.delta, f.delta))}
+        obj |= {"vacuous": obj["bound"] == 1, "replayed": sorted(self.replayed)}
         obj |= {key: getattr(self, key) for key in ("given", "conditional", "warnings")}
-        return obj | {"assumptions": list(claim.assumptions)}
+        return obj | {"assumptions": list(c.assumptions)}
 
     def lines(self) -> list[str]:
         """The answer in words, at most about ten lines."""
         if not self.ok:
             said = [f"NOT OK: {self.reason}", f"highest level that holds: {self.level}"]
-            if "sample" in self.replayed:
-                said.append("The errors on the sample were recounted and are as stated.")
-            return said
-        conditions = f", on condition that {'; '.join(self.conditional)}" * bool(self.conditional)
-        said = [f"ok: arithmetic, message and replay all hold{conditions}", *self.statement()]
-        if self.given:
-            said.append(f"Given, not recomputed: {', '.join(self.given)}.")
+            recounted = "The errors on the sample were recounted and are as stated."
+            said += [recounted] * ("sample" in self.replayed)
+        else:
+            hangs = [f"on condition that {'; '.join(self.conditional)}"] * bool(self.conditional)
+            said = [", ".join(["ok: arithmetic, message and replay all hold", *hangs])]
+            said += self.statement()
+            said += [f"Given, not recomputed: {', '.join(self.given)}."] * bool(self.given)
         said += [f"Warning: {warning}." for warning in self.warnings]
-        return [*said, f"Assumed, as nobody can check it: {'; '.join(self.claim.assumptions)}."]
+        assumed = f"Assumed, as nobody can check it: {'; '.join(self.claim.assumptions)}."
+        return [*said, assumed] if self.ok else said
 
     def statement(self) -> list[str]:
-        """What is proved, and what is claimed beyond it, sentence by sentence."""
+        """What is proved, and what is only claimed, sentence by sentence."""
         claim, (who, counted) = self.claim, self.subject
         f, line = getattr(claim, "transfer", None), claim.holdout
         over = f"over the draw of these {spaced(claim.m)} examples"
-        said = [_bounded(over, who, claim.bound, claim.delta), counted]
+        said = [bounded(over, who, claim.bound, claim.delta), counted]
         if f is not None:
-            over = f"{over} and of {spaced(f.m)} unlabelled inputs"
-            about_f = _bounded(over, "f", f.bound_f, claim.delta, f.delta)
-            apart = f"f and g disagree on {spaced(f.disagreements)} of the inputs."
+            over += f" and of {spaced(f.m)} unlabelled inputs"
+            about_f = bounded(over, "f", f.bound_f, claim.delta, f.delta)
+            about_f += f" f and g disagree on {spaced(f.disagreements)} of those inputs."
             if self.confirmed("transfer"):
-                said = [about_f, apart, *said]
+                said = [about_f, *said]
             else:
-                said.append(f"Claimed, NOT checked (needs f's answers): {about_f} {apart}")
+                said.append(f"Claimed about f, NOT checked (it needs f's answers): {about_f}")
         if line is not None:
-            bound = f"{spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound "
-            bound += f"{claim.about}'s error by {percent(line.bound)} (δ = {line.delta})."
             how = "recounted" if self.confirmed("holdout") else "claimed, NOT recounted"
-            said.append(f"Hold-out, {how}: {bound}")
+            errors = f"{spaced(line.errors)} errors on {spaced(line.m)} held-out examples bound"
+            whose = f"{claim.about}'s error by {percent(line.bound)} (δ = {line.delta})."
+            said.append(f"Hold-out, {how}: {errors} {whose}")
         return said
 
-    def warn(self, sentence: str) -> None:
-        self.warnings += [sentence] * bool(sentence)
 
-
-# of a claim: what is no number, or stands elsewhere in a verdict
-_NO_NUMBERS = {"kind", "about", "data", "ledger", "assumptions", "made_with"}
-_NO_NUMBERS |= {"holdout", "transfer", "look"}
-
-
-def _bounded(over: str, who: str, bound: str, *deltas: str) -> str:
+def bounded(over: str, who: str, bound: str, *deltas: str) -> str:
     if Decimal(bound) == 1:
         return f"Vacuous: nothing is proved about new examples of {who.split(',')[0]}."
     sure = f"{((1 - exact_sum(*deltas)) * 100).normalize():f} %"
@@ -637,7 +605,7 @@ def float_up(value: Decimal | str) -> float:
 
 
 def as_json(part: Any) -> Any:
-    """A claim's part; decimals become floats, rounded up."""
+    """A part of a claim; decimals become floats, rounded up."""
     if isinstance(part, SimpleNamespace):
         return {key: as_json(value) for key, value in vars(part).items()}
     if isinstance(part, tuple):
@@ -647,39 +615,18 @@ def as_json(part: Any) -> Any:
 
 
 class Kind:
-    """One kind of certificate. Made from a claim whose fields were read, and its message; Malformed
-    unless both are of the format.
+    """One kind of certificate, made from (claim, message); Malformed unless both are of the format.
+
+    The methods of each kind, where a fault is why not, in words, and empty if there is none:
+    arithmetic_fault(): do the stated counts imply the stated bounds? message_fault(): does the
+    message cost what is stated? effort(given): multiplications of the replay. replay(given,
+    verdict, progress): a fault, if the data do not confirm the counts; notes in the verdict which
+    were, and what else it saw. subject(): the verdict's.
     """
 
     FIELDS: ClassVar[dict[str, Reader]]
-    ABSENT: ClassVar[dict[str, Any]] = {}  # values of keys that older files do not have
+    ABSENT: ClassVar[dict[str, Any]] = {}  # what keys mean that older files do not have
     MOST_MESSAGE: ClassVar[int] = 2**19
-    claim: Any
-
-    def __init__(self, claim: Any, message: bytes) -> None:
-        raise NotImplementedError
-
-    def arithmetic_fault(self) -> str:
-        """Why the stated counts do not imply the stated bounds; empty if they do."""
-        raise NotImplementedError
-
-    def message_fault(self) -> str:
-        """Why the message does not cost or say what is stated; empty if it does."""
-        raise NotImplementedError
-
-    def effort(self, given: Given) -> int:
-        """How long the replay takes, in multiplications."""
-        raise NotImplementedError
-
-    def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
-        """Why the data do not confirm the counts; empty if they do. Notes in the verdict which were
-        recounted, and what else it found.
-        """
-        raise NotImplementedError
-
-    def subject(self) -> tuple[str, str]:
-        """In words: what the bound is about, and what was counted on the sample."""
-        raise NotImplementedError
 
 
 MOST_EFFORT = 2**39  # half a minute to some minutes on one core; a small file can ask for hours
@@ -697,11 +644,11 @@ def check(
     Without a sample it stops at level "message" and is not ok. What takes longer than some minutes
     is refused unless `slow`.
     """
-    given = _usable(given or Given())
+    given = usable(given or Given())
     content = read_file(path)
     try:
         claim, message = unpack(content)
-        kind = KINDS[claim.kind](claim, message)
+        kind: Any = KINDS[claim.kind](claim, message)
     except Malformed as problem:
         raise Malformed(f"{path}: {problem}") from None
     verdict = Verdict(claim, kind.subject())
@@ -721,32 +668,14 @@ def check(
         verdict.reason = kind.replay(given, verdict, progress or (lambda *_: None))
         verdict.level = "message" if verdict.reason else "replay"
         verdict.ok = not verdict.reason
-    if (line := claim.holdout) is not None and contradiction(line.errors, line.m, claim.bound):
-        verdict.warn(
-            f"{line.errors} errors on {line.m} held-out examples contradict the bound of "
-            f"{percent(claim.bound)}: less than one chance in a thousand"
-        )
+    line = getattr(claim, "holdout", None)
+    if line is not None and contradiction(line.errors, line.m, claim.bound):
+        said = f"{line.errors} errors on {line.m} held-out examples contradict the bound of"
+        verdict.warn(f"{said} {percent(claim.bound)} (less than one chance in a thousand)")
     return verdict
 
 
-def _usable(given: Given) -> Given:
-    """The same with labels as 64-bit whole numbers; BadInput for arrays that are no examples."""
-    labels = {}
-    for x, y in (("x", "y"), ("holdout_x", "holdout_y"), ("unlabelled", "")):
-        rows, marks = getattr(given, x), getattr(given, y, None)
-        if y and (rows is None) != (marks is None):
-            raise BadInput(f"give both {x} and {y}, or neither")
-        if rows is not None and not (rows.ndim and rows.size):
-            raise BadInput(f"{x} must have a row for each example, and at least one")
-        if marks is None:
-            continue
-        if marks.dtype.kind not in "iu" or marks.shape != (len(rows),) or marks.min() < 0:
-            raise BadInput(f"{y} must be a whole number from 0 for each of the {len(rows)} rows")
-        labels[y] = marks.astype(np.int64)
-    return replace(given, **labels)
-
-
-# ---- the message of a net: header, then one arithmetic-coded stream (section 3)
+# ---- the message of a net: a header, then one arithmetic-coded stream (section 3)
 
 
 class Bits:
@@ -759,16 +688,18 @@ class Bits:
             raise Malformed("the bits that pad the message to a whole byte must be zero")
         self.bits = np.unpackbits(np.frombuffer(data, np.uint8), count=length).tobytes()
         self.position = 0
+        self.costs: list[int] = []  # of what was read, part by part
+
+    def charge(self) -> None:
+        """What was read since the last time is a part of its own."""
+        self.costs.append(self.position - sum(self.costs))
 
     def take(self, width: int) -> int:
         """A number of so many bits."""
-        if self.position + width > len(self.bits):
+        start, self.position = self.position, self.position + width
+        if self.position > len(self.bits):
             raise Malformed("the message ends too early")
-        value = 0
-        for bit in self.bits[self.position : self.position + width]:
-            value = value << 1 | bit
-        self.position += width
-        return value
+        return functools.reduce(lambda n, bit: n << 1 | bit, self.bits[start : self.position], 0)
 
     def gamma(self, most: int) -> int:
         """Elias' code of a number in 1..most."""
@@ -789,20 +720,16 @@ class Bits:
 
 
 class Stream:
-    """Binary decisions of the coded stream behind a header."""
+    """The binary decisions of the coded stream behind a header."""
 
     def __init__(self, bits: Bits) -> None:
-        self._bits, self._next = bits.bits, bits.position
-        self._low, self._high, self._code, self._pending, self._left = 0, 2**32 - 1, 0, 0, 4 * 10**6
-        self.doublings = 0  # of the interval: each one settles a bit
-        self._begin = bits.position
-        for _ in range(32):
-            self._code = self._code << 1 | self._bit()
-
-    def _bit(self) -> int:
-        place = self._next
-        self._next += 1
-        return self._bits[place] if place < len(self._bits) else 0
+        self._begin, self._length = bits.position, len(bits.bits)
+        self._bits = bits.bits + bytes(32)  # past the end zeros are read
+        self._low, self._high, self._left = 0, 2**32 - 1, 4 * 10**6
+        first = self._bits[self._begin : self._begin + 32]
+        self._code = functools.reduce(lambda n, bit: n << 1 | bit, first, 0)
+        self._pending = 0  # bits that a later one settles
+        self.doublings = 0  # of the interval: each takes a bit
 
     def decide(self, context: list[int]) -> int:
         """context: [zero, total], which learns the decision."""
@@ -811,33 +738,27 @@ class Stream:
             raise Malformed("more decisions than the format allows")
         low, high, code = self._low, self._high, self._code
         split = low + (high - low + 1) * context[0] // context[1] - 1
+        decision = int(code > split)
         context[1] += 2
-        if code > split:
-            decision, low = 1, split + 1
+        if decision:
+            low = split + 1
         else:
-            decision, high = 0, split
+            high = split
             context[0] += 2
-        while True:
-            if high < 2**31:
-                offset = self._pending = 0
-            elif low >= 2**31:
-                offset, self._pending = 2**31, 0
-            elif low >= 2**30 and high < 3 * 2**30:
-                offset = 2**30
-                self._pending += 1
-            else:
-                break
-            low, high = 2 * (low - offset), 2 * (high - offset) + 1
-            code = 2 * (code - offset) + self._bit()
+        while high < 2**31 or low >= 2**31 or (low >= 2**30 and high < 3 * 2**30):
+            offset = 0 if high < 2**31 else 2**31 if low >= 2**31 else 2**30
+            self._pending = self._pending + 1 if offset == 2**30 else 0
             self.doublings += 1
+            if self._begin + self.doublings + 2 > self._length:
+                raise Malformed("the message ends too early")
+            low, high = 2 * (low - offset), 2 * (high - offset) + 1
+            code = 2 * (code - offset) + self._bits[self._begin + 31 + self.doublings]
         self._low, self._high, self._code = low, high, code
-        if self._begin + self.doublings + 2 > len(self._bits):
-            raise Malformed("the message ends too early")
         return decision
 
     def numbers(self, count: int, levels: int | None) -> Integers:
-        """So many numbers with contexts of their own. levels: 0 for flags, the largest magnitude of
-        small numbers, None for wide ones.
+        """So many numbers under contexts of their own; levels: 0 for flags, the largest magnitude
+        of small numbers, None for wide ones.
         """
         contexts: dict[int, list[int]] = defaultdict(lambda: [1, 2])
         found = np.zeros(count, np.int64)
@@ -847,79 +768,74 @@ class Stream:
             if levels == 0:
                 found[place] = 1
                 continue
-            negative = self.decide(contexts[-1])
-            size = 1
-            while (levels is None or size < levels) and self.decide(contexts[size]):
+            negative, size = self.decide(contexts[-1]), 1
+            while size != levels and self.decide(contexts[size]):
                 size += 1
-                if size > 40 and levels is None:
+                if levels is None and size > 40:
                     raise Malformed("a number in the message is larger than the format allows")
-            if levels is None:  # what was coded is its length in bits
-                width, size = size, 1
-                for _ in range(width - 1):
-                    size = size << 1 | self.decide([1, 2])
+            if levels is None:  # the size was that in bits
+                below = [self.decide([1, 2]) for _ in range(size - 1)]
+                size = functools.reduce(lambda n, bit: n << 1 | bit, below, 1)
             found[place] = -size if negative else size
         return found
 
     def check_end(self) -> None:
-        """Malformed unless the message ends as an encoder ends it, and so is the only one that
-        gives these decisions: all bits up to here are settled by them, up to the pending ones.
+        """Malformed unless the message ends as an encoder ends it. All bits before were settled by
+        the decisions, up to the pending ones: no other message gives the same.
         """
         first = 0 if self._low < 2**30 else 1
-        end = bytes([first]) + bytes([1 - first]) * (self._pending + 1)
         settled = self._begin + self.doublings - self._pending
-        if self._bits[settled:] != end:
+        end = bytes([first]) + bytes([1 - first]) * (self._pending + 1)
+        if self._bits[settled : self._length] != end:
             raise Malformed("the message is not the canonical one of its net (altered bits)")
 
 
 @dataclass(eq=False)
 class Layer:
-    """kind: dense, convolution, max or sum. before, after: (channels, height, width) or (values,).
-    A pooling layer has a `side` only.
+    """kind: dense, convolution, max or sum; a pooling layer has a side only.
+
+    before, after: (channels, height, width) or (values,). stored: the shape of its numbers, outputs
+    first. order: of its symmetry. groups: as used, the channels of a depthwise one. source: its
+    kind, and what the header says of it.
     """
 
     kind: str
     before: tuple[int, ...]
     after: tuple[int, ...]
     side: int = 0
-    stored: tuple[int, ...] = ()  # the shape of its numbers, the outputs first
-    order: int = 1  # of its symmetry
+    stored: tuple[int, ...] = ()
+    order: int = 1
     stride: int = 1
     padding: int = 0
-    groups: int = 1  # as used: the channels, for a depthwise one
+    groups: int = 1
     source: dict[str, int] = field(default_factory=dict)
     biases: int = 0
     bias_shift: int = 0
     shift: int = 0
-    coded: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    bias: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def pools(self) -> bool:
         return self.kind in ("max", "sum")
 
     @property
-    def reads(self) -> int:
-        """Values that one output reads."""
-        own = math.prod(self.stored[1:])
-        return own * self.order if self.kind == "dense" else own
+    def coded(self) -> int:
+        """How many numbers are coded to make its own."""
+        if self.source["kind"] == PRODUCT:
+            return self.source["rank"] * (self.stored[0] + math.prod(self.stored[1:]))
+        return self.source.get("count", math.prod(self.stored))
 
-    @property
-    def work(self) -> int:
-        """Multiplications of one example."""
-        return 0 if self.pools else self.reads * math.prod(self.after)
-
-    @property
-    def patches(self) -> int:
-        """Values that its matrix products read for one example."""
-        return 0 if self.pools else self.reads * math.prod(self.after[1:]) * self.groups
-
-    @property
-    def padded(self) -> int:
-        """Values of its input, with the zeros around it."""
-        return self.before[0] * math.prod(side + 2 * self.padding for side in self.before[1:])
+    def costs(self) -> tuple[int, int, int]:
+        """Of one example: values of its widest map, values that its products read, products."""
+        padded = self.before[0] * math.prod(side + 2 * self.padding for side in self.before[1:])
+        widest = max(padded, math.prod(self.after))
+        if self.pools:
+            return widest, 0, 0
+        reads = math.prod(self.stored[1:]) * (self.order if self.kind == "dense" else 1)
+        patches = reads * math.prod(self.after[1:]) * self.groups
+        return widest, patches, reads * math.prod(self.after)
 
 
-# what the header says of a layer's numbers: fields (name, least, most) of each source, from 1 on
+# what the header says of a layer's numbers: (field, least, most), for each kind of source from 1 on
 _SEED, _COUNT, _SHIFT = ("seed", 0, 2**32 - 1), ("count", 1, 10**6), ("shift", 0, 52)
 _SOURCES: list[tuple[tuple[str, int, int], ...]] = [
     (("levels", 1, 127),),
@@ -934,40 +850,32 @@ GRID, VALUES, MASK, PROJECTION, NOISE, SIGN_PROJECTION, PRODUCT = range(1, 8)
 
 
 class Net:
-    """An integer net as a header states it, its numbers still missing. ledger: bits of each part
-    of the header.
-    """
+    """An integer net as a header states it; its numbers follow. largest: of the inputs' values."""
 
     def __init__(self, bits: Bits) -> None:
-        self.ledger: list[int] = []
         if (version := bits.gamma(2**41)) != 2:
             raise Malformed(f"format version {version}, not 2 as known here")
-        self._charge(bits)
+        bits.charge()
         self.shape = (bits.gamma(2**20), bits.gamma(2**20), bits.gamma(2**20))
         self._read_quantiser(bits)
-        self._charge(bits)
-        depth = bits.gamma(64)
-        self._charge(bits)
-        self.layers: list[Layer] = []
+        bits.charge()
+        depth, self.layers = bits.gamma(64), list[Layer]()
+        bits.charge()
         before: tuple[int, ...] = self.shape
-        carried = 1
-        for place in range(1, depth + 1):
-            layer = _read_layer(bits, before, carried, last=place == depth)
-            self._charge(bits)
-            self.layers.append(layer)
-            before, carried = layer.after, carried if layer.pools else layer.order
-            carried = 1 if layer.kind == "dense" else carried
-            self._check_limits()
-        if layer.kind != "dense" or layer.after[0] < 2:
+        carried = 1  # the symmetry of the map before a layer
+        while len(self.layers) < depth:
+            self.layers.append(_read_layer(bits, before, carried, len(self.layers) + 1 == depth))
+            bits.charge()
+            self._check_limits()  # before anything of that size is made
+            last = self.layers[-1]
+            before, carried = last.after, carried if last.pools else last.order
+            carried = 1 if last.kind == "dense" else carried
+        if last.kind != "dense" or last.after[0] < 2:
             raise Malformed("the last layer must be dense, with a score for each of two classes")
-        self.classes = layer.after[0]
-
-    def _charge(self, bits: Bits) -> None:
-        self.ledger.append(bits.position - sum(self.ledger))
+        self.classes, self.numbered = last.after[0], [x for x in self.layers if not x.pools]
 
     def _read_quantiser(self, bits: Bits) -> None:
-        self.floats = bool(bits.take(1))
-        features = math.prod(self.shape)
+        self.floats, features = bool(bits.take(1)), math.prod(self.shape)
         if not self.floats:
             self.input_shift = bits.gamma(8) - 1
             self.largest = 255 >> self.input_shift
@@ -981,74 +889,58 @@ class Net:
         self.offsets = np.array([offset for _, offset in pairs], np.float64)
 
     def _check_limits(self) -> None:
-        """Before anything of that size is made."""
-        made = {PROJECTION: 0, SIGN_PROJECTION: 0}
-        numbers = 0
+        widest, patches, products = zip(*(layer.costs() for layer in self.layers), strict=True)
+        self.products = sum(products)  # of one example
+        self.width = max(*widest, *patches)  # the values that it needs at once
+        # about how long it takes, in multiplications: moving a value takes 16
+        self.effort = self.products + 16 * (sum(widest) + sum(patches))
+        numbers, signs = 0, {PROJECTION: 0, SIGN_PROJECTION: 0, PRODUCT: 0}
         for layer in self.layers:
             if not layer.pools:
-                n, kind = math.prod(layer.stored), layer.source["kind"]
-                numbers += n * layer.order + layer.biases
-                if kind in made:
-                    made[kind] += n * layer.source["count"]
-                if kind in (PROJECTION, SIGN_PROJECTION, PRODUCT):
-                    numbers += coded_size(layer)
+                made, kind = math.prod(layer.stored), layer.source["kind"]
+                numbers += made * layer.order + layer.biases
+                if kind in signs:
+                    numbers += layer.coded
+                    signs[kind] += made * layer.coded
         for found, most, what in (
-            (max(layer.padded for layer in self.layers), 2**20, "values in a map"),
-            (max(math.prod(layer.after) for layer in self.layers), 2**20, "values in a map"),
-            (max(layer.patches for layer in self.layers), 2**22, "values read by a layer"),
-            (self.work, 2**28, "multiplications an example"),
+            (max(widest), 2**20, "values in a map"),
+            (max(patches), 2**22, "values read by a layer"),
+            (self.products, 2**28, "multiplications an example"),
             (numbers, 10**6, "numbers"),
-            (made[PROJECTION], 2**27, "signs in seeded projections"),
-            (made[SIGN_PROJECTION], 2**33, "signs in sign projections"),
+            (signs[PROJECTION], 2**27, "signs in seeded projections"),
+            (signs[SIGN_PROJECTION], 2**33, "signs in sign projections"),
         ):
             if found > most:
                 raise Malformed(f"{found} {what} are more than the {most} that the format allows")
 
-    @property
-    def work(self) -> int:
-        return sum(layer.work for layer in self.layers)
-
-    @property
-    def effort(self) -> int:
-        """About how long an example takes, in multiplications; a value moved takes 16."""
-        return self.work + 16 * sum(layer.padded + layer.patches for layer in self.layers)
-
-    @property
-    def width(self) -> int:
-        """The most values that one example needs at once."""
-        return max(max(s.padded, s.patches, math.prod(s.after)) for s in self.layers)
-
     def fault(self, x: Array, y: Integers | None, what: str) -> str:
         """Why the net cannot read these examples; empty if it can."""
-        if math.prod(x.shape[1:]) != math.prod(self.shape):
-            return f"the net reads inputs of shape {self.shape}, not {x.shape[1:]} (the {what})"
         wanted = np.dtype(np.float32 if self.floats else np.uint8)
-        if x.dtype != wanted:
-            return f"the net reads {wanted} inputs, not {x.dtype} (the {what})"
+        if math.prod(x.shape[1:]) != math.prod(self.shape) or x.dtype != wanted:
+            seen = f"{x.dtype} of shape {x.shape[1:]} as the {what} have"
+            return f"the net reads {wanted} inputs of shape {self.shape}, not {seen}"
         if y is not None and (label := int(y.max())) >= self.classes:
-            return f"the net knows {self.classes} classes, the {what} have label {label}"
+            return f"the net knows {self.classes} classes, and the {what} have label {label}"
         return ""
 
     def quantised(self, x: Array) -> Array:
-        """[n, ...] -> [n, features] whole numbers (section 4.1); floats as float64."""
+        """[n, ...] -> [n, features] whole numbers (section 4.1), as bytes or float64."""
         flat = x.reshape(len(x), -1)
         if not self.floats:
-            shifted: Array = flat >> self.input_shift
-            return shifted
+            return _shifted(self.input_shift, flat)
         scaled = np.floor(np.ldexp(flat.astype(np.float64), self.exponents))
         scaled[np.isnan(scaled)] = -np.inf
-        # exact: the window's ends are whole numbers below 2^25
+        # exact: the ends of the window are whole numbers below 2^25
         inside: Array = np.clip(scaled, self.offsets, self.offsets + self.largest) - self.offsets
         return inside
 
-    def maps(self, x: Array, kind: type[np.floating[Any]]) -> Array:
+    def maps(self, x: Array, kind: Floating) -> Array:
         """[n, height, width, channels] of that float type."""
         maps = self.quantised(x).reshape(len(x), *self.shape).transpose(0, 2, 3, 1)
-        return maps.astype(kind)
+        return maps.astype(kind, order="C")
 
 
-def _read_layer(bits: Bits, before: tuple[int, ...], carried: int, *, last: bool) -> Layer:
-    """carried: the symmetry of the map before it."""
+def _read_layer(bits: Bits, before: tuple[int, ...], carried: int, last: bool) -> Layer:
     kind = ("dense", "convolution", "max", "sum")[bits.take(2)]
     if kind != "dense" and len(before) != 3:
         raise Malformed("a convolution or pooling cannot follow a dense layer")
@@ -1065,9 +957,8 @@ def _read_layer(bits: Bits, before: tuple[int, ...], carried: int, *, last: bool
         layer = Layer(kind, before, (outputs,), stored=stored, order=carried)
     else:
         layer = Layer(kind, before, (outputs,), stored=(outputs, math.prod(before)))
-    code = bits.gamma(len(_SOURCES))
-    layer.source = {"kind": code}
-    for name, least, most in _SOURCES[code - 1]:
+    layer.source["kind"] = bits.gamma(len(_SOURCES))
+    for name, least, most in _SOURCES[layer.source["kind"] - 1]:
         layer.source[name] = bits.gamma(most - least + 1) + least - 1
     if bits.take(1):
         layer.biases, layer.bias_shift = outputs, bits.gamma(41) - 1
@@ -1080,18 +971,15 @@ def _read_convolution(bits: Bits, before: tuple[int, ...], carried: int, outputs
     groups, order = bits.gamma(10**6) - 1, 2 ** bits.take(2)
     regular = order > 1 and order == carried
     channels = before[0] // order if regular else before[0]
-    if groups == 0:
-        if outputs != channels or (order > 1 and not regular):
-            raise Malformed("a depthwise convolution keeps the channels and symmetry before it")
-        stored: tuple[int, ...] = (outputs, 1, side, side)
-    else:
-        if channels % groups or outputs % groups:
-            raise Malformed(f"{groups} groups divide not {channels} inputs and {outputs} outputs")
-        stored = (outputs, channels // groups, *([order] if regular else []), side, side)
+    if groups == 0 and (outputs != channels or (order > 1 and not regular)):
+        raise Malformed("a depthwise convolution keeps the channels and symmetry before it")
+    if groups and (channels % groups or outputs % groups):
+        raise Malformed(f"{groups} groups do not divide {channels} inputs and {outputs} outputs")
     if padding >= side:
         raise Malformed(f"a {side}x{side} convolution has no padding of {padding}")
+    read = (channels // groups, *([order] if regular else [])) if groups else (1,)
     after = _map(outputs * order, [(n + 2 * padding - side) // stride + 1 for n in before[1:]])
-    used = groups or before[0]
+    stored, used = (outputs, *read, side, side), groups or before[0]
     return Layer("convolution", before, after, side, stored, order, stride, padding, used)
 
 
@@ -1101,40 +989,12 @@ def _map(channels: int, sides: list[int]) -> tuple[int, ...]:
     return (channels, *sides)
 
 
-def coded_size(layer: Layer) -> int:
-    """How many numbers are coded to make a layer's."""
-    if layer.source["kind"] == PRODUCT:
-        return layer.source["rank"] * (layer.stored[0] + math.prod(layer.stored[1:]))
-    return layer.source.get("count", math.prod(layer.stored))
-
-
-def read_message(message: bytes, length: int) -> tuple[Net, list[int]]:
-    """The net of an Occam certificate with its coded numbers, and what each part costs in bits."""
-    bits = Bits(message, length)
-    net = Net(bits)
-    stream, ledger = Stream(bits), list(net.ledger)
-    for layer in net.layers:
-        if layer.pools:
-            continue
-        levels = {GRID: layer.source.get("levels"), MASK: 0}.get(layer.source["kind"])
-        for name, count, most in (
-            ("coded", coded_size(layer), levels),
-            ("bias", layer.biases, None),
-        ):
-            if count:
-                before = stream.doublings
-                setattr(layer, name, stream.numbers(count, most))
-                ledger.append(stream.doublings - before)
-    stream.check_end()
-    return net, [*ledger, 2]
-
-
 # ---- the numbers of a layer, and their places (sections 4.2 and 4.3)
 
 _EXACT = 2**53
 
 
-def words(place: int, seed: int, first: int, n: int) -> NDArray[np.uint64]:
+def words(place: int, seed: int, first: int, n: int) -> Words:
     """Words first..first+n-1 of a layer's stream: SplitMix64."""
     digest = hashlib.sha256(f"weights {place} {seed}".encode()).digest()
     z = np.arange(first + 1, first + n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -1144,18 +1004,19 @@ def words(place: int, seed: int, first: int, n: int) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def _bits_of(values: NDArray[np.uint64]) -> Array:
+def _bits_of(values: Words) -> Array:
     """[n] words -> [64 n] bits, each word's lowest first."""
     return np.unpackbits(values.astype("<u8").view(np.uint8), bitorder="little")
 
 
-def stored_numbers(layer: Layer, place: int) -> Integers:
+def stored_numbers(layer: Layer, place: int, coded: Integers) -> Integers:
     """What the coded numbers and a seed make, in the stored shape."""
-    source, coded, n = layer.source, layer.coded, math.prod(layer.stored)
+    source, n = layer.source, math.prod(layer.stored)
     kind, seed = source["kind"], source.get("seed", 0)
+    made = coded
     if kind in (PROJECTION, SIGN_PROJECTION):
         if sum(map(abs, coded.tolist())) >= _EXACT:
-            raise Malformed("the coefficients of a projection could leave the exact range")
+            raise Malformed("the coefficients of a projection could leave the exact range of ±2^53")
         combine = _projection if kind == PROJECTION else _sign_projection
         made = combine(coded, n, place, seed) >> source["shift"]
         if source.get("amplitude"):
@@ -1165,40 +1026,37 @@ def stored_numbers(layer: Layer, place: int) -> Integers:
     elif kind == NOISE:
         made = np.where(coded != 0, coded, source["amplitude"] * _noise(place, seed, 0, n))
     elif kind == PRODUCT:
-        cut = layer.stored[0] * source["rank"]
-        made = _product(coded[:cut].reshape(-1, source["rank"]), coded[cut:]) >> source["shift"]
-    else:
-        made = coded
+        left, right = np.split(coded, [layer.stored[0] * source["rank"]])
+        made = _product(left.reshape(-1, source["rank"]), right) >> source["shift"]
     return made.reshape(layer.stored)
 
 
 def _noise(place: int, seed: int, first: int, n: int) -> Integers:
-    """Set bits of each word, less 32."""
-    made: Integers = _bits_of(words(place, seed, first, n)).reshape(n, 64).sum(1, dtype=np.int64)
-    return made - 32
+    """The set bits of each word, less 32."""
+    counts: Integers = _bits_of(words(place, seed, first, n)).reshape(n, 64).sum(1, dtype=np.int64)
+    return counts - 32
 
 
 def _projection(coded: Integers, n: int, place: int, seed: int) -> Integers:
-    """Σ_t coded[t]·sign matrix t, each of which begins with a word of its own."""
+    """Σ_t coded[t]·(sign matrix t), each of which begins with a word of its own."""
     total, width = np.zeros(n), -(-n // 64)
     for part in blocks(len(coded), 512 * width):
         some = coded[part].astype(np.float64)
         bits = _bits_of(words(place, seed, part.start * width, len(some) * width))
-        signs = 2.0 * bits.reshape(len(some), -1)[:, :n] - 1.0
-        total += some @ signs  # exact: below 2^53
+        total += some @ (2.0 * bits.reshape(len(some), -1)[:, :n] - 1.0)  # exact: below 2^53
     return total.astype(np.int64)
 
 
 def _sign_projection(coded: Integers, n: int, place: int, seed: int) -> Integers:
-    """The same where one word holds the signs of an entry for 64 coefficients. Eight of them are a
-    byte, so that a table of 256 sums gives their part at one look.
+    """The same where one word holds an entry's signs for 64 coefficients. Eight of them are a byte:
+    a table of 256 sums gives their part at one look.
     """
     padded = np.zeros(-(-len(coded) // 64) * 64, np.int64)
     padded[: len(coded)] = coded
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    tables = padded.reshape(-1, 8) @ (2 * bits.astype(np.int64) - 1).T  # [eights, 256]
     total = np.zeros(n, np.int64)
-    signs = 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-    tables = padded.reshape(-1, 8) @ (signs.astype(np.int64) - 1).T  # [eights, 256]
-    for start in range(0, n, 2**14):
+    for start in range(0, n, 2**14):  # what a fast cache holds
         part = total[start : start + 2**14]
         for word in range(len(padded) // 64):
             made = words(place, seed, word * n + start, len(part)).astype("<u8").view(np.uint8)
@@ -1216,52 +1074,43 @@ def _product(left: Integers, right: Integers) -> Integers:
     return exact.astype(np.int64)
 
 
-def elements(order: int) -> list[tuple[int, int]]:
-    """(mirror, quarter turns) of the group of that order."""
-    mirrors, turns = {1: (1, 1), 2: (2, 1), 4: (1, 4), 8: (2, 4)}[order]
-    return [(mirror, turn) for mirror in range(mirrors) for turn in range(turns)]
-
-
 def moved(element: tuple[int, int], array: Array) -> Array:
-    """The last two axes, mirrored and then turned."""
-    mirror, turns = element
-    if mirror:
-        array = array[..., ::-1]
-    for _ in range(turns):
+    """The last two axes mirrored, or not, and then turned by quarters."""
+    array = array[..., ::-1] if element[0] else array
+    for _ in range(element[1]):
         array = array.swapaxes(-2, -1)[..., ::-1, :]
     return array
 
 
 def used_weights(layer: Layer, stored: Array) -> Array:
     """[stored shape] -> [groups, values read (rows, columns, channels), outputs of a group]."""
-    group = elements(layer.order)
+    mirrors, turns = {1: (1, 1), 2: (2, 1), 4: (1, 4), 8: (2, 4)}[layer.order]
+    group = [(mirror, turn) for mirror in range(mirrors) for turn in range(turns)]
     if layer.kind == "dense":
         if layer.order > 1:
             stored = np.stack([moved(b, stored) for b in group], axis=2)
         if len(layer.before) == 3:  # stored by channels, rows, columns
             stored = stored.reshape(len(stored), *layer.before).transpose(0, 2, 3, 1)
         return stored.reshape(len(stored), -1).T[None]
-    if stored.ndim == 5:
-        parts = []
-        for p, t in group:
+    parts = []
+    for p, t in group:
+        slices = stored
+        if stored.ndim == 5:  # a slice for each a⁻¹b
             inverse = [(p ^ q, (t - v if p else v - t) % 4) for q, v in group]
-            parts.append(moved((p, t), stored[:, :, [group.index(c) for c in inverse]]))
-    else:
-        parts = [moved(a, stored) for a in group]
-    side, groups = layer.side, layer.groups
-    weight = np.stack(parts, axis=1).reshape(groups, layer.after[0] // groups, -1, side, side)
-    arranged = weight.transpose(0, 3, 4, 2, 1)
-    return arranged.reshape(groups, -1, weight.shape[1])
+            slices = stored[:, :, [group.index(c) for c in inverse]]
+        parts.append(moved((p, t), slices))
+    outputs, k = layer.after[0] // layer.groups, layer.side
+    weight = np.stack(parts, axis=1).reshape(layer.groups, outputs, -1, k, k)
+    return weight.transpose(0, 3, 4, 2, 1).reshape(layer.groups, -1, outputs)
 
 
 # ---- exact evaluation (sections 4.4 to 4.6)
 
+Numbers = tuple[Array, Array]  # of a layer: its used weights, and a bias for each channel or none
 
-def prove_range(net: Net, numbers: list[tuple[Array, Integers]]) -> type[np.floating[Any]]:
-    """The float type that holds every sum on every input exactly; Malformed if none does.
 
-    numbers: used weights and biases of each layer that has some.
-    """
+def prove_range(net: Net, numbers: Iterable[Numbers]) -> Floating:
+    """The float type that holds every sum on every input exactly; Malformed if none does."""
     held = iter(numbers)
     reach = largest = net.largest  # values between layers are whole numbers in 0..largest
     for layer in net.layers:
@@ -1281,61 +1130,54 @@ def prove_range(net: Net, numbers: list[tuple[Array, Integers]]) -> type[np.floa
     return np.float32 if reach < 2**24 else np.float64
 
 
-def evaluate(net: Net, maps: Array, numbers: Iterable[tuple[Array, Array]]) -> Array:
+def evaluate(net: Net, values: Array, numbers: Iterable[Numbers]) -> Array:
     """[n, height, width, channels] -> [n, classes] scores.
 
-    numbers: of each layer that has some, weights [nets, groups, read, outputs] and biases [nets,
-    outputs] (or none) as they are added; n / nets rows for each net, one after the other. Sums of
-    products only, so that below 2^53 (2^24) every order of adding gives the same.
+    numbers: weights [nets, groups, read, outputs] and biases [nets, channels] as they are added; n
+    / nets rows for each net, one after the other. Sums of products only, so that in the proved
+    range every order of adding gives the same.
     """
     held = iter(numbers)
-    values = maps
     for layer in net.layers:
         if layer.pools:
             values = _pooled(values, layer)
             continue
         weight, bias = next(held)
-        values = (_dense if layer.kind == "dense" else _convolved)(values, weight, layer)
+        if layer.kind == "dense":
+            sums = values.reshape(len(weight), -1, weight.shape[2]) @ weight[:, 0]
+            values = sums.reshape(len(values), -1)
+        else:
+            values = _convolved(values, weight, layer)
         if bias.size:
-            rows = values.reshape(len(bias), -1, bias.shape[1])
-            rows += bias[:, None]
-            values = rows.reshape(values.shape)
+            by_net = values.reshape(len(bias), -1, bias.shape[1])
+            by_net += bias[:, None]
         if layer is not net.layers[-1]:
             np.maximum(values, 0, out=values)
             if layer.shift:  # a power of two only moves the exponent
-                np.multiply(values, values.dtype.type(2.0**-layer.shift), out=values)
+                values *= values.dtype.type(2.0**-layer.shift)
                 np.floor(values, out=values)
     return values
 
 
-def _dense(values: Array, weight: Array, _: Layer) -> Array:
-    nets, _groups, read, outputs = weight.shape
-    sums: Array = values.reshape(nets, -1, read) @ weight[:, 0]
-    return sums.reshape(-1, outputs)
-
-
 def _convolved(values: Array, weight: Array, layer: Layer) -> Array:
     nets, groups, read, outputs = weight.shape
-    k, s, pad = layer.side, layer.stride, layer.padding
-    _, h, w = layer.after
-    if pad:
-        values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-    values = np.ascontiguousarray(values)
-    row, down, right, one = values.strides
+    k, step, pad, (_, h, w) = layer.side, layer.stride, layer.padding, layer.after
+    values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     each, channels = len(values) // nets, read // (k * k)
-    if outputs == 1 and channels == 1:  # one filter a channel: tap by tap
+    if outputs == channels == 1:  # one filter a channel: tap by tap
         taps = weight.reshape(nets, 1, 1, 1, groups, k * k)
         split = values.reshape(nets, each, *values.shape[1:])
         total = np.zeros((nets, each, h, w, groups), values.dtype)
         for tap in range(k * k):
             y, x = divmod(tap, k)
-            window = split[:, :, y : y + (h - 1) * s + 1 : s, x : x + (w - 1) * s + 1 : s]
-            total += window * taps[..., tap]
+            rows = split[:, :, y : y + (h - 1) * step + 1 : step]
+            total += rows[:, :, :, x : x + (w - 1) * step + 1 : step] * taps[..., tap]
         return total.reshape(-1, h, w, groups)
+    row, down, right, one = values.strides
     windows = np.lib.stride_tricks.as_strided(
         values,
         (nets, groups, each, h, w, k, k, channels),
-        (each * row, channels * one, row, s * down, s * right, down, right, one),
+        (each * row, channels * one, row, step * down, step * right, down, right, one),
         writeable=False,
     )
     sums: Array = windows.reshape(nets, groups, each * h * w, read) @ weight
@@ -1345,15 +1187,16 @@ def _convolved(values: Array, weight: Array, layer: Layer) -> Array:
 def _pooled(values: Array, layer: Layer) -> Array:
     """Windows side by side, a remainder dropped: rows, then columns."""
     combine: Any = np.maximum if layer.kind == "max" else np.add
-    size = layer.side
-    h, w = (side * size for side in layer.after[1:])
-    for axis, end in ((1, h), (2, w)):
-        parts = [
-            values[:, start:end:size] if axis == 1 else values[:, :, start:end:size]
-            for start in range(size)
-        ]
-        values = functools.reduce(combine, parts)
-    return values
+    size, (_, h, w) = layer.side, layer.after
+    rows: Array = functools.reduce(combine, [values[:, i : h * size : size] for i in range(size)])
+    found: Array = functools.reduce(combine, [rows[:, :, i : w * size : size] for i in range(size)])
+    return found
+
+
+def unique_class(scores: Array) -> Integers:
+    """[n] the class of the largest score, or -1 where two share it."""
+    alone = (scores == scores.max(axis=1, keepdims=True)).sum(axis=1) == 1
+    return np.where(alone, scores.argmax(axis=1), -1)
 
 
 def in_batches(
@@ -1371,43 +1214,44 @@ def in_batches(
             progress(begin + len(part), len(starts))
 
 
-def unique_class(scores: Array) -> Integers:
-    """[n] the class of the largest score, or -1 where two share it (section 4.6)."""
-    best = scores.max(axis=1, keepdims=True)
-    alone = (scores == best).sum(axis=1) == 1
-    return np.where(alone, scores.argmax(axis=1), -1)
+class IntegerNet(Net):
+    """The net of a message, with its numbers; costs: bits of each part of the message."""
 
+    def __init__(self, message: bytes, length: int) -> None:
+        bits = Bits(message, length)
+        super().__init__(bits)
+        stream, pairs, self.costs = Stream(bits), [], bits.costs
+        for place, layer in enumerate(self.layers, 1):
+            if layer.pools:
+                continue
+            levels = {GRID: layer.source.get("levels"), MASK: 0}.get(layer.source["kind"])
+            coded = self._charged(stream, layer.coded, levels)
+            bias = self._charged(stream, layer.biases, None)
+            weight = used_weights(layer, stored_numbers(layer, place, coded))
+            pairs.append((weight, bias.repeat(layer.after[0] // layer.stored[0])))
+        stream.check_end()
+        self.costs.append(2)
+        self._type = prove_range(self, pairs)
+        self._numbers: list[Numbers] = []
+        for (weight, bias), layer in zip(pairs, self.numbered, strict=True):
+            added = (bias << layer.bias_shift)[None].astype(self._type)
+            self._numbers.append((weight[None].astype(self._type, order="C"), added))
 
-class IntegerNet:
-    """A net with its numbers, ready to be counted."""
-
-    def __init__(self, net: Net) -> None:
-        self.net = net
-        pairs = [
-            (
-                used_weights(layer, stored_numbers(layer, place)),
-                layer.bias.repeat(layer.after[0] // layer.stored[0]),
-            )
-            for place, layer in enumerate(net.layers, 1)
-            if not layer.pools
-        ]
-        self._type = prove_range(net, pairs)
-        shifts = [layer.bias_shift for layer in net.layers if not layer.pools]
-        self._numbers = [
-            (np.ascontiguousarray(w)[None].astype(self._type), (b << s)[None].astype(self._type))
-            for (w, b), s in zip(pairs, shifts, strict=True)
-        ]
+    def _charged(self, stream: Stream, count: int, levels: int | None) -> Integers:
+        before = stream.doublings
+        found = stream.numbers(count, levels)
+        self.costs += [stream.doublings - before] * bool(count)
+        return found
 
     def answers(self, x: Array, progress: Progress) -> Integers:
         """[n] the class that the net gives each row, or -1 for a tie."""
         found = np.empty(len(x), np.int64)
 
         def work(first: int, count: int) -> None:
-            maps = self.net.maps(np.asarray(x[first : first + count]), self._type)
-            scores = evaluate(self.net, maps, self._numbers)
-            found[first : first + count] = unique_class(scores)
+            maps = self.maps(np.asarray(x[first : first + count]), self._type)
+            found[first : first + count] = unique_class(evaluate(self, maps, self._numbers))
 
-        in_batches(len(x), self.net.width, work, progress)
+        in_batches(len(x), self.width, work, progress)
         return found
 
 
@@ -1438,7 +1282,7 @@ def check_transfer(claim: Any) -> None:
 def lines_fault(claim: Any, less: Decimal = Decimal(0)) -> str:
     """Why the hold-out line or the bound on f does not follow from its counts; else empty.
 
-    less: what the hold-out line's bound has to leave for the sampler of a posterior.
+    less: what a posterior's sampler takes of the hold-out line's bound.
     """
     if (line := claim.holdout) is not None:
         share = DOWN.divide(Decimal(line.delta), getattr(line, "looks", 1))
@@ -1457,10 +1301,10 @@ def lines_fault(claim: Any, less: Decimal = Decimal(0)) -> str:
 
 def scores_of(answers: Array, rows: int, what: str) -> tuple[Integers, Array]:
     """f's classes and the gaps between its two largest scores, in double precision."""
-    if answers.ndim != 2 or answers.shape[1] < 2 or answers.dtype.kind != "f":
-        raise BadInput(f"f's answers on the {what} must be scores, [rows, classes] of floats")
+    if answers.dtype.kind != "f" or answers.ndim != 2 or answers.shape[1] < 2:
+        raise BadInput(f"f's answers on the {what} must be its scores, [rows, classes] of floats")
     if len(answers) != rows or not np.isfinite(answers).all():
-        raise BadInput(f"f must give finite scores for each of the {rows} {what}")
+        raise BadInput(f"f must have finite scores for each of the {rows} {what}")
     scores = answers.astype(np.float64)
     two = np.partition(scores, -2, axis=1)[:, -2:]
     return scores.argmax(axis=1), two[:, 1] - two[:, 0]
@@ -1473,8 +1317,8 @@ def other_net_fault(stated: Any, given: Given) -> str:
         (stated.program, given.program, "programs"),
     ):
         if own is not None and found is not None and own != found:
-            whose = f"the fingerprints of their {part} differ"
-            return f"this is not the net f that the certificate is about ({whose})"
+            differ = f"the fingerprints of their {part} differ"
+            return f"this is not the net f that the certificate is about ({differ})"
     return ""
 
 
@@ -1487,78 +1331,65 @@ def replay_transfer(
     on another machine, so a gap by half of it: the stated count lies between the counts that have
     all of those rows agree and all of them disagree.
     """
-    if given.unlabelled is None and given.answers is None:
+    x, line, what = given.unlabelled, claim.transfer, "unlabelled inputs"
+    if x is None and given.answers is None:
         return ""
-    if given.unlabelled is None or given.answers is None or given.x is None:
-        raise BadInput("to replay the bound on f give both its answers and the unlabelled inputs")
-    if (line := claim.transfer) is None:
+    if line is None:
         raise BadInput("this certificate says nothing about a net f; leave out what is about it")
-    x, what = given.unlabelled, "unlabelled inputs"
+    if x is None or given.answers is None:
+        raise BadInput("to replay the bound on f give both its answers and the unlabelled inputs")
     if fault := identity_fault(line, what, x) or net.fault(x, None, what):
         return fault
-    if fault := freshness_fault(x, given.x, net.quantised):
+    if fault := freshness_fault(x, given.sample[0], net.quantised):
         return f"the unlabelled inputs are not fresh: {fault}"
     if fault := other_net_fault(line, given):
         return fault
     classes, gaps = scores_of(given.answers, line.m, what)
     ours, allowed = g(x), float(line.tolerance)
-    differ = (ours < 0) | (classes != ours)
-    fewest, most = (int((differ | ~(gaps > part * allowed)).sum()) for part in (0.5, 1.5))
+    apart = (ours < 0) | (classes != ours)
+    fewest, most = (int((apart | ~(gaps > part * allowed)).sum()) for part in (0.5, 1.5))
     if not fewest <= line.disagreements <= most:
         counted = str(most) if fewest == most else f"{fewest} to {most}"
         return f"f and g disagree on {counted} of the {what}, not {line.disagreements} as stated"
-    if given.holdout_answers is not None and given.holdout_x is not None:
-        assert given.holdout_y is not None
-        m = len(given.holdout_x)
+    if given.holdout_answers is not None and given.holdout_y is not None:
+        # f's fingerprint may be of its numbers alone: only labels show that these are its answers
+        m = len(given.holdout_y)
         classes, gaps = scores_of(given.holdout_answers, m, "held-out examples")
         errors = int(((classes != given.holdout_y) & (gaps > 1.5 * allowed)).sum())
-        # Nothing else ties these answers to the labels: the fingerprint is of f's numbers alone.
         if contradiction(errors, m, line.bound_f):
-            return (
-                f"f errs on {errors} of the {m} held-out examples, which a bound of "
-                f"{percent(line.bound_f)} hardly allows"
-            )
+            said = f"f errs on {errors} of the {m} held-out examples"
+            return f"{said}, which a bound of {percent(line.bound_f)} hardly allows"
     verdict.replayed.add("transfer")
-    if given.net is None:  # the caller did not run f
-        verdict.given.append("f's answers")
+    verdict.given += ["f's answers"] * (given.net is None)  # the caller ran f if it knows that
     return ""
 
 
 class Recounted(Kind):
-    """What the kinds share whose message is a net or a law of nets: `net` reads rows, `errors`
-    counts.
-    """
+    """What the kinds share whose message is a net, or a law of nets; `net` reads the rows."""
 
+    claim: Any
     net: Net
 
     def errors(self, x: Array, y: Integers, stated: Any, progress: Progress) -> int:
         raise NotImplementedError
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
-        claim, x, y = self.claim, given.x, given.y
-        assert x is not None
-        assert y is not None
-        if fault := self._count_fault(x, y, claim, f"examples of {claim.data}", progress):
-            return fault
-        verdict.replayed.add("sample")
-        verdict.warn(repeated_rows(x, y))
-        held_x, held_y = given.holdout_x, given.holdout_y
-        if claim.holdout is None or held_x is None or held_y is None:
-            return ""
-        if fault := self._count_fault(held_x, held_y, claim.holdout, "held-out examples", progress):
-            return fault
-        if fault := freshness_fault(held_x, x, self.net.quantised):
-            return f"the held-out examples are not held out: {fault}"
-        verdict.replayed.add("holdout")
+        """Recounts the sample and, where there are both, the hold-out line."""
+        line, sample, labels = self.claim.holdout, *given.sample
+        parts = [(sample, labels, self.claim, f"examples of {self.claim.data}", "sample")]
+        if line is not None and given.holdout_x is not None and given.holdout_y is not None:
+            held = (given.holdout_x, given.holdout_y, line, "held-out examples", "holdout")
+            parts.append(held)
+        for x, y, stated, what, name in parts:
+            if fault := identity_fault(stated, what, x, y) or self.net.fault(x, y, what):
+                return fault
+            if (counted := self.errors(x, y, stated, progress)) != stated.errors:
+                return f"{counted} errors on the {what}, not {stated.errors} as stated"
+            if stated is line and (fault := freshness_fault(x, sample, self.net.quantised)):
+                return f"the held-out examples are not held out: {fault}"
+            verdict.replayed.add(name)
+        verdict.warn(repeated_rows(sample, labels))
         return ""
-
-    def _count_fault(self, x: Array, y: Integers, stated: Any, what: str, tell: Progress) -> str:
-        if fault := identity_fault(stated, what, x, y) or self.net.fault(x, y, what):
-            return fault
-        counted = self.errors(x, y, stated, tell)
-        if counted == stated.errors:
-            return ""
-        return f"{counted} errors on the {what}, not {stated.errors} as stated"
 
 
 # ---- kind "occam": one integer net g, paid by the bits of its message (section 2)
@@ -1582,14 +1413,14 @@ class Occam(Recounted):
         FOLKLORE,
     )
 
+    net: IntegerNet
+
     def __init__(self, claim: Any, message: bytes) -> None:
         assumed = self.ASSUMED + OF_HOLDOUT * (claim.holdout is not None)
         check_common(claim, assumed + OF_TRANSFER * (claim.transfer is not None))
         check_count(claim.errors, claim.m, "errors on the examples")
         check_transfer(claim)
-        self.claim = claim
-        self.net, self._costs = read_message(message, claim.bits)
-        self._g = IntegerNet(self.net)
+        self.claim, self.net = claim, IntegerNet(message, claim.bits)
 
     def arithmetic_fault(self) -> str:
         c = self.claim
@@ -1598,19 +1429,19 @@ class Occam(Recounted):
         return f"{c.errors} errors, {c.m} examples and {c.bits} bits do not imply {c.bound}"
 
     def message_fault(self) -> str:
-        same = [item.bits for item in self.claim.ledger] == self._costs
+        same = [item.bits for item in self.claim.ledger] == self.net.costs
         return "" if same else "the ledger in the file is not what the message costs"
 
     def effort(self, given: Given) -> int:
         parts = (given.x, given.holdout_x, given.unlabelled)
-        return self.net.effort * sum(len(part) for part in parts if part is not None)
+        return int(self.net.effort * sum(len(part) for part in parts if part is not None))
 
     def errors(self, x: Array, y: Integers, stated: Any, progress: Progress) -> int:  # noqa: ARG002
-        return int((self._g.answers(x, progress) != y).sum())
+        return int((self.net.answers(x, progress) != y).sum())
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
         def g(x: Array) -> Integers:
-            return self._g.answers(x, progress)
+            return self.net.answers(x, progress)
 
         fault = super().replay(given, verdict, progress)
         return fault or replay_transfer(self.claim, given, verdict, g, self.net)
@@ -1623,33 +1454,32 @@ class Occam(Recounted):
 
 # ---- kind "pac-bayes": a Gaussian law Q over integer nets (section 8)
 
+_TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918")
+_MARGIN = Decimal("1e-50")  # Python's ln is right to half a unit of the 60th digit
+
 
 @functools.cache
 def lower_tail(n: int, exponent: int) -> int:
     """⌊2^64 Φ(-x)⌋ for x = n/(4σ) ≥ 0, σ² = 2^exponent; 0 beyond 9.2.
 
-    1/2 - φ(x)·(x + x³/3 + x⁵/(3·5) + ...): all terms are positive, so that 60 digits are exact
-    enough for a floor of 20.
+    1/2 - φ(x)·(x + x³/3 + x⁵/(3·5) + ...): all terms are positive, and 60 digits are plenty.
     """
-    square = Decimal(n * n) * 2 ** (8 - exponent) / (16 * 2**8)  # dyadic, of few digits
+    square = UP.divide(n * n * 2**8, 16 * 2 ** (exponent + 8))  # exact
     if square > Decimal("84.64"):
         return 0
     root = term = total = UP.sqrt(square)
     odd = 1
-    while term > root * Decimal("1e-50"):
+    while term > UP.multiply(root, _MARGIN):
         odd += 2
         term = UP.divide(UP.multiply(term, square), odd)
         total = UP.add(total, term)
     density = UP.divide(UP.exp(UP.divide(square, -2)), UP.sqrt(_TWO_PI))
-    below = UP.multiply(UP.subtract(Decimal("0.5"), UP.multiply(density, total)), 2**64)
-    return int(below.to_integral_value(ROUND_FLOOR))
-
-
-_TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918")
+    beyond = UP.subtract(Decimal("0.5"), UP.multiply(density, total))
+    return math.floor(UP.multiply(beyond, 2**64))
 
 
 @functools.cache
-def thresholds(exponent: int, quarter: int) -> tuple[int, NDArray[np.uint64]]:
+def thresholds(exponent: int, quarter: int) -> tuple[int, Words]:
     """(first, T): the word u draws first + #{t in T: t ≤ u} from N(quarter/4, 2^exponent)."""
     reach = math.isqrt(85 << max(0, exponent)) + 2
     first, entries = -reach, []
@@ -1663,38 +1493,41 @@ def thresholds(exponent: int, quarter: int) -> tuple[int, NDArray[np.uint64]]:
     return first, np.array(entries, np.uint64)
 
 
-def stream_words(tag: str, key: str, first: int, n: int) -> NDArray[np.uint64]:
+def stream_words(tag: str, key: str, first: int, n: int) -> Words:
     """Words first..first+n-1 of a stream: blocks of 2^12 words of SHAKE-256."""
     begin, end = first >> 12, (first + n + 4095) >> 12
-    made = b"".join(
-        hashlib.shake_256(f"cushion {tag} {key} {block}\n".encode()).digest(2**15)
-        for block in range(begin, end)
-    )
-    return np.frombuffer(made, "<u8", n, 8 * (first - (begin << 12)))
+    names = (f"cushion {tag} {key} {block}\n".encode() for block in range(begin, end))
+    made = b"".join(hashlib.shake_256(name).digest(2**15) for name in names)
+    return np.frombuffer(made, "<u8", n, 8 * (first - (begin << 12))).astype(np.uint64)
 
 
-def ln_up(value: Decimal) -> Decimal:
-    """ln of a number below e^100: Python's is right to half a unit of the 60th digit."""
-    return UP.add(UP.ln(value), _MARGIN) if value != 1 else Decimal(0)
+def chosen_rows(drawn: Words, m: int) -> Integers:
+    """⌊word·m/2^64⌋ for m < 2^32, by halves of the words."""
+    half, size = np.uint64(32), np.uint64(m)
+    carry = (drawn & np.uint64(2**32 - 1)) * size >> half
+    return ((drawn >> half) * size + carry >> half).astype(np.int64)
 
 
-_MARGIN = Decimal("1e-50")
+def ln_up(value: Decimal | int) -> Decimal:
+    """ln of a number below e^100, rounded up."""
+    return UP.add(UP.ln(value), _MARGIN)
 
 
 def kl_reaches(q: Decimal, p: Decimal, budget: Decimal) -> bool:
     """Is p = 1, or p > q and kl(q‖p) ≥ budget?"""
-    if p >= 1 or p <= q:
-        return p >= 1
-    value = Decimal(0)
+    if p == 1 or p <= q:
+        return p == 1
+    value = DOWN.subtract(0, _MARGIN)
     for a, b in ((q, p), (1 - q, 1 - p)):
         if a:
             value = DOWN.add(value, DOWN.multiply(a, DOWN.subtract(DOWN.ln(a), DOWN.ln(b))))
-    return DOWN.subtract(value, _MARGIN) >= budget
+    return value >= budget
 
 
 class PacBayes(Recounted):
-    """L̂(Q) ≤ sample_bound by the errors of `draws` nets, each drawn anew and run on one random
-    row; then bound ≥ kl⁻¹(sample_bound, (header_bits·ln 2 + kl + ln(2√m/(δ - δ')))/m).
+    """Q's error on the sample is at most sample_bound, by the errors of `draws` nets, each drawn
+    anew and run on one random row; bound ≥ kl⁻¹(sample_bound, (header_bits·ln 2 + kl + ln(2√m/(δ -
+    δ')))/m).
     """
 
     FIELDS: ClassVar = {
@@ -1733,51 +1566,53 @@ class PacBayes(Recounted):
             raise Malformed("the draws must have a fifth of δ, rounded down to 18 places")
         self._read_law()
         nets = claim.draws + (claim.holdout.m if claim.holdout else 0)
-        if nets * self._size > 2**31 or nets * self.net.work > 2**40:
+        if nets * self._size > 2**31 or nets * self.net.products > 2**40:
             raise Malformed(f"{nets} draws of {self._size} numbers are more than the format allows")
+        left = Decimal(claim.delta) - Decimal(claim.delta_draws)
+        # ln(2√m/(δ - δ'))
+        self._confidence = UP.divide(ln_up(UP.divide(4 * claim.m, DOWN.multiply(left, left))), 2)
 
     def _read_law(self) -> None:
         """Header, means and variances; Malformed unless they are all of the message."""
-        front = (self.claim.header_bits + 7) // 8
-        bits = Bits(self._message[:front], self.claim.header_bits)
-        self.net = net = Net(bits)
-        self._layers = [layer for layer in net.layers if not layer.pools]
-        if any(layer.source["kind"] != VALUES for layer in self._layers):
+        bits_, front = self.claim.header_bits, (self.claim.header_bits + 7) // 8
+        bits = Bits(self._message[:front], bits_)
+        self.net = Net(bits)
+        if any(layer.source["kind"] != VALUES for layer in self.net.numbered):
             raise Malformed("a posterior draws all its weights: its layers hold plain values")
-        sizes = [n for s in self._layers for n in (math.prod(s.stored), s.biases) if n]
-        self._priors, self._costs = [], list(net.ledger)
+        sizes = [n for s in self.net.numbered for n in (math.prod(s.stored), s.biases) if n]
+        priors = []
         for _ in sizes:
-            before = bits.position
-            self._priors.append(bits.signed(20) + 8)
-            self._costs.append(bits.position - before)
-        self._size = size = sum(sizes)
-        if bits.position != len(bits.bits) or len(self._message) != front + 5 * size:
+            priors.append(bits.signed(20) + 8)
+            bits.charge()
+        self._size, self._costs = sum(sizes), bits.costs
+        if bits.position != bits_ or len(self._message) != front + 5 * self._size:
             raise Malformed("the message's length is not that of its posterior")
-        means = np.frombuffer(self._message, "<i4", size, front).astype(np.int64)
-        exponents = np.frombuffer(self._message, "<i1", size, front + 4 * size).astype(np.int64)
-        if size > 10**5 or means.min() < -(2**20) or means.max() > 2**20:
+        means = np.frombuffer(self._message, "<i4", self._size, front).astype(np.int64)
+        exponents = np.frombuffer(self._message, "<i1", -1, front + means.size * 4).astype(np.int64)
+        if means.size > 10**5 or means.min() < -(2**20) or means.max() > 2**20:
             raise Malformed("a posterior has at most 100000 numbers, and means of at most 2^18")
-        if not all(-8 <= e <= 12 for e in (*self._priors, exponents.min(), exponents.max())):
+        if not all(-8 <= e <= 12 for e in (*priors, exponents.min(), exponents.max())):
             raise Malformed("a variance lies outside 2^-8..2^12")
         cuts = np.cumsum(sizes)[:-1]
-        self._factors = list(zip(np.split(means, cuts), np.split(exponents, cuts), strict=True))
+        factors = zip(np.split(means, cuts), np.split(exponents, cuts), priors, strict=True)
+        self._divergences = [_divergence(*factor) for factor in factors]
         self._whole, part = np.divmod(means, 4)
         keys = exponents * 4 + part
         self._laws = [
             (np.flatnonzero(keys == key), *thresholds(int(key) // 4, int(key) % 4))
             for key in np.unique(keys)
         ]
-        self._tables = self._places()
-        ends = np.empty((2, size), np.int64)
+        ends = np.empty((2, self._size), np.int64)
         for columns, first, entries in self._laws:
             ends[0, columns], ends[1, columns] = first, first + len(entries)
         largest = np.abs(ends + self._whole).max(axis=0)
-        self._type = prove_range(net, [(largest[w], largest[b]) for w, b in self._tables])
+        self._places = self._find_places()
+        self._type = prove_range(self.net, [(largest[w], largest[b]) for w, b in self._places])
 
-    def _places(self) -> list[tuple[Integers, Integers]]:
-        """Which of the drawn numbers each used weight and each added bias is."""
+    def _find_places(self) -> list[tuple[Integers, Integers]]:
+        """Which of the drawn numbers each used weight and each channel's bias is."""
         found, start = [], 0
-        for layer in self._layers:
+        for layer in self.net.numbered:
             n = math.prod(layer.stored)
             weights = used_weights(layer, np.arange(start, start + n).reshape(layer.stored))
             biases = np.arange(start + n, start + n + layer.biases)
@@ -1785,67 +1620,45 @@ class PacBayes(Recounted):
             start += n + layer.biases
         return found
 
-    def _divergences(self) -> list[Decimal]:
-        """KL of each factor, Σ [ln(s²/σ²) + (σ² + μ²)/s² - 1]/2, rounded up; all but ln 2 exact."""
-        found = []
-        for (means, exponents), prior in zip(self._factors, self._priors, strict=True):
-            halves = int((prior - exponents).sum())
-            ln2 = ln_up(Decimal(2)) if halves > 0 else DOWN.ln(Decimal(2))
-            squares = int((np.int64(16) << (exponents + 8)).sum()) + 2**8 * int((means**2).sum())
-            moments = UP.divide(squares, Decimal(2) ** (12 + prior))
-            twice = UP.add(UP.multiply(halves, ln2), UP.subtract(moments, len(means)))
-            found.append(UP.divide(twice, 2))
-        return found
-
-    def _confidence(self) -> Decimal:
-        """ln(2√m/(δ - δ')) = ln(4m/(δ - δ')²)/2, rounded up."""
-        left = Decimal(self.claim.delta) - Decimal(self.claim.delta_draws)
-        return UP.divide(ln_up(UP.divide(4 * self.claim.m, DOWN.multiply(left, left))), 2)
-
     def arithmetic_fault(self) -> str:
         c = self.claim
         if c.tries_bits is None:
-            return (
-                "this posterior's draws could be chosen by looking at them (an older version of "
-                "the format); certify again"
-            )
+            older = "the format's version before this one"
+            return f"by {older} its draws could be chosen by looking at them; certify again"
         sampler = UP.divide(self._size, 2**54)
         off = UP.add(sampler, UP.divide(c.m, 2**64))
         if not bound_holds(c.errors, c.draws, 80, c.delta_draws, c.sample_bound, off):
             return f"{c.errors} errors in {c.draws} draws do not imply {c.sample_bound}"
-        if fault := lines_fault(c, sampler):
-            return fault
-        header = UP.multiply(c.header_bits, ln_up(Decimal(2)))
-        total = UP.add(UP.add(header, Decimal(c.kl)), self._confidence())
-        if kl_reaches(Decimal(c.sample_bound), Decimal(c.bound), UP.divide(total, c.m)):
-            return ""
-        cost = f"{c.m} examples and {total:.3f} nats"
-        return f"an error of {c.sample_bound}, {cost} do not imply {c.bound}"
+        header = UP.multiply(c.header_bits, ln_up(2))
+        total = UP.add(UP.add(header, Decimal(c.kl)), self._confidence)
+        if not kl_reaches(Decimal(c.sample_bound), Decimal(c.bound), UP.divide(total, c.m)):
+            cost = f"{c.m} examples and {total:.3f} nats"
+            return f"an error of {c.sample_bound}, {cost} do not imply {c.bound}"
+        return lines_fault(c, sampler)
 
     def message_fault(self) -> str:
-        due = [(bits, UP.multiply(bits, ln_up(Decimal(2)))) for bits in self._costs]
-        due += [(0, part) for part in (*self._divergences(), self._confidence())]
-        ledger = [(item.bits, Decimal(item.nats)) for item in self.claim.ledger]
-        if len(ledger) != len(due) or not all(
-            bits == paid and 0 <= UP.subtract(stated, true) <= Decimal("0.000002")
-            for (paid, stated), (bits, true) in zip(ledger, due, strict=True)
+        due = [(bits, UP.multiply(bits, ln_up(2))) for bits in self._costs]
+        due += [(0, part) for part in (*self._divergences, self._confidence)]
+        paid = [(item.bits, Decimal(item.nats)) for item in self.claim.ledger]
+        if [bits for bits, _ in due] != [bits for bits, _ in paid] or not all(
+            0 <= UP.subtract(stated, true) <= Decimal("0.000002")
+            for (_, stated), (_, true) in zip(paid, due, strict=True)
         ):
             return "the ledger in the file is not what the message costs"
-        if Decimal(self.claim.kl) < sum(stated for _, stated in ledger[len(self._costs) : -1]):
+        if Decimal(self.claim.kl) < sum(part for _, part in paid[len(self._costs) : -1]):
             return f"the divergence is more than the {self.claim.kl} nats stated"
         return ""
 
     def effort(self, given: Given) -> int:
         held = 0 if given.holdout_x is None else len(given.holdout_x)
-        return int(self.claim.draws + held) * (320 * self._size + self.net.effort)
+        return int((self.claim.draws + held) * (320 * self._size + self.net.effort))
 
     def errors(self, x: Array, y: Integers, stated: Any, progress: Progress) -> int:
         """Of nets drawn anew, each on its row: a random one, or every held-out row once."""
         held, size = stated is self.claim.holdout, self._size
-        nets = stated.m if held else self.claim.draws
+        nets: int = stated.m if held else self.claim.draws
         name = f"cushion posterior {nets} {stated.data_fingerprint}\n".encode()
-        key = hashlib.sha256(name + self._message).hexdigest()
-        wrong = []
+        key, wrong = hashlib.sha256(name + self._message).hexdigest(), []
 
         def work(first: int, count: int) -> None:
             drawn = self._draw(stream_words("net", key, first * size, count * size))
@@ -1854,16 +1667,16 @@ class PacBayes(Recounted):
                 rows = chosen_rows(stream_words("rows", key, first, count), stated.m)
             numbers = (
                 (drawn[:, weights], drawn[:, biases] * self._type(2.0**layer.bias_shift))
-                for (weights, biases), layer in zip(self._tables, self._layers, strict=True)
+                for (weights, biases), layer in zip(self._places, self.net.numbered, strict=True)
             )
             scores = evaluate(self.net, self.net.maps(x[rows], self._type), numbers)
             wrong.append(int((unique_class(scores) != y[rows]).sum()))
 
-        width = max(self.net.width, size, *(weights.size for weights, _ in self._tables))
+        width = max(self.net.width, size, *(weights.size for weights, _ in self._places))
         in_batches(nets, width, work, progress, 256)
         return sum(wrong)
 
-    def _draw(self, drawn: NDArray[np.uint64]) -> Array:
+    def _draw(self, drawn: Words) -> Array:
         """[n D] words -> [n, D] numbers of n nets."""
         given = drawn.reshape(-1, self._size)
         found = np.empty(given.shape, self._type)
@@ -1874,18 +1687,17 @@ class PacBayes(Recounted):
 
     def subject(self) -> tuple[str, str]:
         c = self.claim
-        counted = f"{spaced(c.errors)} of {spaced(c.draws)} nets drawn from Q err"
-        return (
-            "a net drawn anew from Q, the law of nets in this file,",
-            f"{counted}, each on a row.",
-        )
+        err = f"{spaced(c.errors)} of {spaced(c.draws)} nets drawn from Q err, each on one example."
+        return "a net drawn anew from Q, the law of nets in this file,", err
 
 
-def chosen_rows(drawn: NDArray[np.uint64], m: int) -> Integers:
-    """⌊word·m/2^64⌋ for m < 2^32, by halves of the words."""
-    high, low = drawn >> np.uint64(32), drawn & np.uint64(2**32 - 1)
-    carry = low * np.uint64(m) >> np.uint64(32)
-    return ((high * np.uint64(m) + carry) >> np.uint64(32)).astype(np.int64)
+def _divergence(means: Integers, exponents: Integers, prior: int) -> Decimal:
+    """KL = Σ [ln(s²/σ²) + (σ² + μ²)/s² - 1]/2 of a factor, rounded up; all but ln 2 is exact."""
+    halves = int((prior - exponents).sum())
+    ln2 = ln_up(2) if halves > 0 else DOWN.ln(2)
+    squares = int((np.int64(16) << (exponents + 8)).sum()) + 2**8 * int((means**2).sum())
+    moments = UP.divide(squares, 2 ** (12 + prior))
+    return UP.divide(UP.add(UP.multiply(halves, ln2), UP.subtract(moments, len(means))), 2)
 
 
 # ---- kind "holdout": the user's own net f, counted on held-out examples (section 9)
@@ -2247,32 +2059,10 @@ def _answer_bits(opening: Any, asked: Any, answer: Any, best: int | None) -> int
     return bits
 
 
-KINDS: dict[str, type[Kind]] = {"occam": Occam, "holdout": Holdout, "pac-bayes": PacBayes}
+KINDS: dict[str, Any] = {"occam": Occam, "pac-bayes": PacBayes, "holdout": Holdout}
 
 
 # ---- the command line
-
-
-def main(argv: list[str] | None = None) -> int:
-    """0: ok. 1: not ok. 2: bad input or a malformed file, said in one sentence."""
-    args = _parser().parse_args(argv)
-    try:
-        found: dict[str, Any] = {name: _load(getattr(args, name)) for name in _ARRAYS}
-        found["looks"] = None if args.looks is None else read_file(args.looks)
-        verdict = check(args.file, Given(**found), slow=args.slow)
-    except (BadInput, Malformed) as problem:
-        _say(f"cushion-verify: {problem}", sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        _say("cushion-verify: interrupted", sys.stderr)
-        return 130
-    if args.json:
-        _say(json.dumps(verdict.to_json(), indent=1), sys.stdout)
-    else:
-        for line in verdict.lines():
-            _say(line, sys.stdout)
-    return 0 if verdict.ok else 1
-
 
 _ARRAYS = {
     "x": "the sample's inputs, [m, ...] bytes, float32 or int64",
@@ -2286,7 +2076,8 @@ _ARRAYS = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def main(argv: list[str] | None = None) -> int:
+    """0: ok. 1: not ok. 2: bad input or a malformed file, said in one sentence."""
     parser = argparse.ArgumentParser(
         prog="cushion-verify", description="Check a certificate file against the data it is about."
     )
@@ -2296,7 +2087,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--looks", metavar="FILE.looks", help="the ledger of a hold-out's looks")
     parser.add_argument("--json", action="store_true", help="the verdict as JSON")
     parser.add_argument("--slow", action="store_true", help="replay whatever it takes")
-    return parser
+    args = parser.parse_args(argv)
+    try:
+        found: dict[str, Any] = {name: _load(getattr(args, name)) for name in _ARRAYS}
+        found["looks"] = None if args.looks is None else read_file(args.looks)
+        verdict = check(args.file, Given(**found), slow=args.slow)
+    except (BadInput, Malformed) as problem:
+        _say(f"cushion-verify: {problem}", sys.stderr)
+        return 2
+    except (KeyboardInterrupt, MemoryError) as problem:
+        _say(f"cushion-verify: stopped ({type(problem).__name__})", sys.stderr)
+        return 2
+    shown = [json.dumps(verdict.to_json(), indent=1)] if args.json else verdict.lines()
+    for line in shown:
+        _say(line, sys.stdout)
+    return 0 if verdict.ok else 1
 
 
 def _load(path: str | None) -> Array | None:
@@ -2314,9 +2119,13 @@ def _load(path: str | None) -> Array | None:
 
 
 def _say(line: str, to: Any) -> None:
-    """One line that steers no terminal."""
-    shown = _UNPRINTABLE.sub(lambda c: f"\\x{ord(c.group()):02x}", line.replace("\n", " "))
-    print(shown.encode(to.encoding or "utf-8", "backslashreplace").decode(to.encoding), file=to)
+    """Nothing that steers a terminal, in what letters it has."""
+    harmless = _UNPRINTABLE.sub(lambda c: c.group() if c.group() == "\n" else "?", line)
+    code = to.encoding or "utf-8"
+    try:
+        print(harmless.encode(code, "backslashreplace").decode(code), file=to, flush=True)
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
 if __name__ == "__main__":
