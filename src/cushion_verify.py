@@ -1727,9 +1727,10 @@ class Scored:
         self.slack = part * np.abs(scores).max(axis=1)
         ordered = np.sort(scores, axis=1)
         self.gaps = ordered[:, -1] - ordered[:, -2]
-        padded = np.pad(scores, ((0, 0), (0, 1)), constant_values=-np.inf)
-        own = padded[np.arange(len(y)), np.minimum(y, scores.shape[1])]  # no score: always wrong
+        classes = scores.shape[1]
+        own = scores[np.arange(len(y)), np.minimum(y, classes - 1)]
         self.rivals = (own[:, None] - scores <= self.slack[:, None]).sum(axis=1)
+        self.rivals[y >= classes] = 2**62  # a label without a score is always missed
 
     def missed(self, k: int = 1) -> Array:
         """Whether k other classes score as high as the row's own, or nearly so."""

@@ -8,6 +8,7 @@ any such machine counts at most what is counted here with all of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,20 +27,26 @@ class Scored:
     y: NDArray[np.int64]
     slack: NDArray[np.float64]  # [n] gaps up to this are ties
 
-    def missed(self, k: int = 1) -> Flags:
-        """[n] whether k or more other classes score as high as the row's own, or nearly so; a label
-        without a score is always missed.
+    @cached_property
+    def rivals(self) -> NDArray[np.int64]:
+        """[n] how many other classes score as high as the row's own, or nearly so; more than there
+        are where the label has no score.
         """
         known = self.y < self.scores.shape[1]
         own = self.scores[np.arange(len(self.y)), np.where(known, self.y, 0)]
-        rivals = (own[:, None] - self.scores <= self.slack[:, None]).sum(axis=1) - 1
-        missed: Flags = (rivals >= k) | ~known
-        return missed
+        near = (own[:, None] - self.scores <= self.slack[:, None]).sum(axis=1) - 1
+        return np.where(known, near, np.iinfo(np.int64).max)
 
+    @cached_property
     def gaps(self) -> NDArray[np.float64]:
         """[n] the largest score less the second largest."""
         top = np.partition(self.scores, -2, axis=1)
-        return top[:, -1] - top[:, -2]
+        gaps: NDArray[np.float64] = top[:, -1] - top[:, -2]
+        return gaps
+
+    def missed(self, k: int = 1) -> Flags:
+        """[n] whether the row's own class is not among the k best scored ones."""
+        return self.rivals >= k
 
 
 def scored(scores: NDArray[Any], y: NDArray[np.int64], tolerance: str) -> Scored:

@@ -145,7 +145,7 @@ def answering(rows: Scored, threshold: Decimal) -> tuple[int, int]:
     Rows near it may be answered on one machine and refused on another: all of them count as
     answered where they are wrong, and none of them does otherwise.
     """
-    gaps, level = rows.gaps(), float(threshold)
+    gaps, level = rows.gaps, float(threshold)
     wrong = rows.missed() & (gaps > level - rows.slack)
     return int(wrong.sum()), int((gaps > level + rows.slack).sum())
 
