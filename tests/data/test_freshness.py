@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from cushion.data import Dataset
-from cushion.data.freshness import freshness_fault, is_chance, looks_copied
+from cushion.data.freshness import _too_many, freshness_fault, is_chance, looks_copied
 from cushion.data.inputs import as_holdout
+from cushion.data.rows import hashes_as_read
 from cushion.errors import BadInput
-from cushion.verifier.fresh import freshness_fault as judged_again
+from cushion_verify import freshness_fault as judge
 
 RNG = np.random.default_rng(0)
+
+
+def judged_again(rows: np.ndarray, sample: np.ndarray) -> str:
+    return judge(rows, sample, None)
 
 
 def rows(numbers: np.ndarray) -> np.ndarray:
@@ -81,3 +87,98 @@ def test_the_verifier_judges_alike() -> None:
         a = np.repeat(a, rng.integers(1, 3))
         b = rng.integers(0, rng.integers(2, 800), rng.integers(1, 300))
         assert freshness_fault(rows(b), rows(a)) == judged_again(rows(b), rows(a))
+        a, b = (np.c_[part, part // 7].astype(np.uint8) for part in (a, b))
+        assert bool(freshness_fault(b, a)) == bool(judged_again(b, a))
+
+        def coarse(x: np.ndarray) -> np.ndarray:
+            return x // 3
+
+        x, z = (part.astype(np.float32) for part in (a, b))
+        assert bool(freshness_fault(z, x, coarse)) == bool(judge(z, x, coarse))
+
+
+def pictures(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, 1, 6, 6), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("copies", ["each twice", "at random", "none"])
+@pytest.mark.parametrize("fault", [freshness_fault, judged_again])
+def test_the_sample_s_own_rows_are_not_fresh_whatever_the_sample_repeats(
+    copies: str, fault: Callable[..., str]
+) -> None:
+    """Rows that were drawn again at random look like chance; all of them together do not."""
+    x, rng = pictures(400), np.random.default_rng(1)
+    sample = {
+        "each twice": np.r_[x, x],
+        "at random": x[rng.integers(0, 400, 1200)],
+        "none": x,
+    }[copies]
+    for mine in (sample, sample[::-1], sample[:200], x[:150], np.r_[sample[:101], pictures(99, 2)]):
+        assert "rows of the sample itself" in fault(mine, sample)
+    assert fault(pictures(300, 2), sample) == ""
+
+
+@pytest.mark.parametrize("fault", [freshness_fault, judged_again])
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_changing_the_lowest_bits_makes_no_new_row(fault: Callable[..., str], bits: int) -> None:
+    x, rng = pictures(300), np.random.default_rng(3)
+    for changed in (
+        x[:100] ^ np.uint8(2**bits - 1),
+        x[:100] ^ rng.integers(0, 2**bits, x[:100].shape, dtype=np.uint8),
+    ):
+        assert "100 of the 100" in fault(changed, x)
+        bootstrap = x[rng.integers(0, 300, 900)]
+        assert "rows of the sample itself" in fault(changed, bootstrap)
+    few = pictures(300, 4)
+    few[:3] = x[:3] ^ np.uint8(1)
+    assert fault(few, x) == "", "as many may be so similar by chance"
+    few[:20] = x[:20] ^ np.uint8(1)
+    assert "20 of the 300" in fault(few, x)
+
+
+def test_floats_are_compared_as_the_net_reads_them() -> None:
+    x = np.random.default_rng(0).normal(size=(300, 10)).astype(np.float32)
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        return np.floor(rows * 8)
+
+    nudged = np.nextafter(x[:200], np.float32(9))
+    assert freshness_fault(nudged, x) == ""
+    for fault in (freshness_fault, judge):
+        assert "200 are" in fault(nudged, x, read)
+    assert freshness_fault(x[200:], x[:200], read) == ""
+
+
+def test_the_sample_in_another_order_is_not_fresh_where_a_reading_merges_rows() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        return np.floor(rows * 2)
+
+    nudged = np.nextafter(x[::-1], np.float32(9))
+    for fault in (freshness_fault, judge):
+        assert "400 of the 400 are" in fault(nudged, x, read)
+        assert fault(nudged[:300], x, read) == "", "so coarse a reading tells nothing more"
+
+
+@pytest.mark.parametrize("features", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("top", [2, 5, 16, 256])
+def test_independent_bytes_pass_in_every_reading_but_the_first(top: int, features: int) -> None:
+    """Coarse readings merge rows that differ; fresh rows then meet many, and are not refused.
+
+    Byte for byte they are whole numbers here that never meet, so that only readings can refuse.
+    """
+    refused = 0
+    for seed in range(50):
+        rng = np.random.default_rng([seed, top, features])
+        m, n = rng.integers(10, 400, 2)
+        x = rng.integers(0, top, (m + n, features)) * (256 // top)
+        seen = np.arange(m + n)
+        refused += any(
+            _too_many(part[m:], part[:m], m, exact=False)
+            for part in hashes_as_read(
+                np.c_[x, seen],
+                [lambda x, s=s: np.ascontiguousarray(x[:, :-1] >> s) for s in (1, 2, 4)],
+            )
+        )
+    assert refused <= 2

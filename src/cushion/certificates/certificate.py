@@ -8,6 +8,7 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
+from cushion.certificates.features import Seen, condition
 from cushion.certificates.format import claims
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.holdout_claim import HoldoutClaim
@@ -70,20 +71,24 @@ def certify_net(
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
     errors: int | None = None,
+    seen: Seen | None = None,
 ) -> Certificate:
     """State the Occam bound of one integer net on its sample, and perhaps a hold-out line.
 
     Valid however the net was found, as long as it was found without the held-out examples: only its
-    message is paid. errors: of the net on the sample, where they were counted before. Guarantee as
-    in `occam_bound`, under `claims.assumptions_of`.
+    message is paid. errors: of the net on the sample, where they were counted before. seen: the
+    backbone that made the examples' bytes, which allows some errors more. Guarantee as in
+    `occam_bound`, under `claims.assumptions_of`.
     """
-    check_holdout(holdout, sample)
+    check_holdout(holdout, sample, net.as_read)
     message = encode(net)
     stated = format(delta, "f")
     errors = net.errors(sample.x, sample.y) if errors is None else errors
-    line = None
+    line, m = None, len(sample)
+    errors = min(m, errors + (0 if seen is None else seen.allowed(m, m)))
     if holdout is not None:
         missed, n = net.errors(holdout.x, holdout.y), len(holdout)
+        missed = min(n, missed + (0 if seen is None else seen.allowed(n, m)))
         line = claims.Holdout(
             holdout.fingerprint, missed, n, stated, holdout_bound(missed, n, delta)
         )
@@ -96,9 +101,12 @@ def certify_net(
         delta=stated,
         bound=occam_bound(errors, len(sample), message.bits, delta),
         ledger=message.ledger,
-        assumptions=claims.assumptions_of("occam", holdout=line is not None),
+        assumptions=claims.assumptions_of(
+            "occam", holdout=line is not None, features=seen is not None
+        ),
         holdout=line,
         made_with={**(made_with or {}), **sample.found},
+        features=None if seen is None else seen.claim,
     )
     return Certificate(claim, message.data)
 
@@ -140,6 +148,8 @@ def sentence_about_g(claim: claims.OccamClaim | claims.PicksClaim) -> str:
         return _sentence_of_picks(claim)
     m, bits = spaced(claim.m), spaced(claim.bits)
     g = f"this {bits}-bit classifier"
+    if claim.features is not None:
+        g += f" on features of {claim.features.name}"
     if claim.transfer is not None:
         g = f"g, the integer net in the file, a {bits}-bit classifier,"
     counted = f"{spaced(claim.errors)} errors on {m} examples and {bits} bits"
@@ -165,10 +175,13 @@ def _sentence_of_picks(claim: claims.PicksClaim) -> str:
 def _proved(claim: claims.Claim, nothing: str, draws_and_subject: str, new: str) -> str:
     if Decimal(claim.bound) >= 1:
         return f"Vacuous: {nothing}"
-    return (
-        f"With probability {_sure(claim.delta)} over the draw of these {draws_and_subject} errs on "
+    said = (
+        f"ith probability {_sure(claim.delta)} over the draw of these {draws_and_subject} errs on "
         f"at most {percent_up(claim.bound)} of {new}."
     )
+    features = getattr(claim, "features", None)
+    on_what = "" if features is None else condition(features)
+    return f"Provided that {on_what}: w{said}" if on_what else f"W{said}"
 
 
 def holdout_sentence(line: claims.Holdout, whose: str) -> str:

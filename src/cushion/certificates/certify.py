@@ -16,6 +16,7 @@ from torch import nn
 from cushion.certificates.answers import answer, teacher_scores
 from cushion.certificates.best import BestFile, Tell, identify, tell_nobody
 from cushion.certificates.certificate import Certificate, certify_net
+from cushion.certificates.features import BackboneOptions, Seen, see
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.holdout.certificate import certify_holdout
@@ -27,6 +28,7 @@ from cushion.certificates.picks.run import certify_by_list, certify_fit
 from cushion.certificates.search.integer.search import search
 from cushion.certificates.search.options import Kind, Method, Report, SearchOptions, no_report
 from cushion.certificates.search.posterior import FoundPosterior, train_posterior
+from cushion.certificates.search.sample import reading_for
 from cushion.certificates.search.seeded import search_seeded
 from cushion.certificates.search.seeded_weights import seeded_plans
 from cushion.certificates.search.sizes import memory_needed, usual_minutes
@@ -43,6 +45,7 @@ from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubts_about_error
 from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
+from cushion.data.rows import Reading
 from cushion.errors import BadInput, Malformed, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
@@ -80,6 +83,7 @@ def certify(
     stated_error: float | None = None,
     fit: str | Function | None = None,
     picks: PicksOptions | None = None,
+    backbone: str | BackboneOptions | None = None,
     looks: str | Path | None = None,
     per_class: bool = False,
     top_k: int | None = None,
@@ -110,6 +114,9 @@ def certify(
     or a function fit(x, y, seed) -> nn.Module), in rounds that add the rows which it gets wrong;
     the bound is about what the last training gave, with `fit` your own net (`certificate.net`).
     `picks`: how (`PicksOptions`). docs/picks.md.
+
+    `backbone`: a public net, by name or as `BackboneOptions`, whose features are read instead of
+    the inputs by picks, an integer net or a posterior. docs/backbone.md.
 
     Kind holdout counts the model's own errors on held-out rows, `holdout` or the held-out part of a
     named source, and bounds the error of the model itself; `per_class`, `top_k` and `selective`
@@ -144,13 +151,21 @@ def certify(
         raise BadInput(f"`method` = {method} is not of `kind` = {kind}; give one of them")
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     sample = as_dataset(data) if fit is not None else _readable(as_dataset(data))
-    holdout = as_holdout(holdout, sample)
+    holdout = as_holdout(holdout, sample, reading_for(sample))
     remark(*sample.doubts)
+    seen = None
+    if backbone is not None:
+        given = {"model": model, "unlabelled": unlabelled, "fit": fit}
+        for name in (name for name, value in given.items() if value is not None):
+            raise BadInput(f"with a `backbone` the net reads its features; leave `{name}` out")
+        seen = see(BackboneOptions(backbone) if isinstance(backbone, str) else backbone, sample)
     if kind == "picks":
         own = placed(behind(model, normalise, sample.shape), device)
-        return _certify_picks(own, sample, holdout, unlabelled, options, fit, picks, batch)
+        return _certify_picks(own, sample, holdout, unlabelled, options, fit, picks, batch, seen)
     if fit is not None or picks is not None:
         raise BadInput("`fit` and what is said of picks belong to `kind` = picks; give that too")
+    if seen is not None:
+        sample, holdout = seen.sample(sample), None if holdout is None else seen.sample(holdout)
     if options.minutes is None and options.steps is None:
         options = replace(options, minutes=usual_minutes(sample))
     if options.steps is None and options.seconds > _LONG:
@@ -166,7 +181,7 @@ def certify(
             raise BadInput(f"`method` = pac-bayes trains nets of its own; leave `{name}` out")
         nets = options.draws + (0 if holdout is None else len(holdout))
         trained = _train(sample, options, nets, report or no_report, keep, tell)
-        return _certify_posterior(trained, sample, holdout, total, options)
+        return _certify_posterior(trained, sample, holdout, total, options, seen)
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and (model is None or isinstance(model, Network)):
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
@@ -181,7 +196,9 @@ def certify(
 
     def stated(net: IntegerNet, notes: Mapping[str, Any], line: Dataset | None) -> Certificate:
         errors = counted.get(encode(net).data)
-        return certify_net(net, sample, delta_g, holdout=line, made_with=notes, errors=errors)
+        return certify_net(
+            net, sample, delta_g, holdout=line, made_with=notes, errors=errors, seen=seen
+        )
 
     def unfinished(net: IntegerNet, more: Mapping[str, Any]) -> Certificate:
         return stated(net, {**_notes(options, True), **about, "trained": True, **more}, None)
@@ -197,7 +214,8 @@ def certify(
     task = Task(sample, judge, options, teacher, report or no_report)
     if keep is not None:
         imitated = None if teacher is None else hash_arrays("scores", teacher.numpy())
-        made = {"data": sample.fingerprint, "share": str(delta_g), "imitated": imitated}
+        # the hash of what is read, which with a backbone is not the fingerprint of the examples
+        made = {"data": sample.hashed(), "share": str(delta_g), "imitated": imitated}
         which = identify(**made, **vars(options))
         best = BestFile(Path(keep), which, unfinished, tell, is_state)
         task = replace(task, start=best.start(), keep=best.keep)
@@ -216,6 +234,7 @@ def certify(
     certificate = stated(found.net, notes, holdout)
     if inputs is None or delta_f is None:
         return certificate
+    _check_fresh(inputs, sample, found.net.as_read)
     assert scores is not None
     tolerance = choose_tolerance(_largest(scores), _relative_tolerance(model))
     with batches(batch):
@@ -232,6 +251,7 @@ def _certify_picks(
     fit: str | Function | None,
     picks: PicksOptions | None,
     batch: int | None,
+    seen: Seen | None,
 ) -> Certificate:
     """By a learner that picks rows, a fixed one or the user's own; with a model and fresh inputs
     also about that model, through the inputs on which the two disagree.
@@ -250,7 +270,7 @@ def _certify_picks(
     if (model is None) != (unlabelled is None):
         raise BadInput("to bound your own net by picks give both `model` and `unlabelled`")
     if unlabelled is None:
-        return certify_by_list(sample, total, chosen, holdout=holdout)[0]
+        return certify_by_list(sample, total, chosen, seen=seen, holdout=holdout)[0]
     inputs, (delta_g, delta_f) = _fresh_inputs(unlabelled, sample), split_delta(total)
     certificate, trained = certify_by_list(sample, delta_g, chosen, holdout=holdout)
     with batches(batch):
@@ -301,7 +321,7 @@ def _train(
     if keep is None:
         return train_posterior(sample, options, nets, report)
     # neither δ nor the draws have a part in the training, but asking for others is another search
-    file = StateFile(Path(keep), identify(data=sample.fingerprint, **vars(options)), tell)
+    file = StateFile(Path(keep), identify(data=sample.hashed(), **vars(options)), tell)
     try:
         return train_posterior(sample, options, nets, report, file.start(), file.keep)
     except Malformed:
@@ -314,10 +334,17 @@ def _certify_posterior(
     holdout: Dataset | None,
     delta: Decimal,
     options: SearchOptions,
+    seen: Seen | None,
 ) -> Certificate:
     notes = {**_notes(options, found.interrupted), "steps": found.steps}
     return certify_gaussian(
-        found.posterior, sample, delta, draws=options.draws, holdout=holdout, made_with=notes
+        found.posterior,
+        sample,
+        delta,
+        draws=options.draws,
+        holdout=holdout,
+        made_with=notes,
+        seen=seen,
     )
 
 
@@ -338,9 +365,14 @@ def _fresh_inputs(unlabelled: Inputs | AnyData, sample: Dataset) -> Inputs:
             f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but "
             f"the sample's are {sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
         )
-    if fault := freshness_fault(inputs.x, sample.x):
+    _check_fresh(inputs, sample, reading_for(sample))
+    return inputs
+
+
+def _check_fresh(inputs: Inputs, sample: Dataset, read: Reading | None) -> None:
+    """BadInput if some of the inputs are the sample's own, also as a net reads them."""
+    if fault := freshness_fault(inputs.x, sample.x, read):
         raise BadInput(
             f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were "
             "used for nothing else, such as those of a set's held-out part (NAME,split=test)"
         )
-    return inputs

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cushion.certificates.certificate import Certificate
+from cushion.certificates.features import Seen
 from cushion.certificates.format.claims import (
     CONFIDENCE,
     GaussianClaim,
@@ -104,14 +105,16 @@ def certify_gaussian(
     draws: int,
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
+    seen: Seen | None = None,
 ) -> Certificate:
     """State the PAC-Bayes bound of one posterior on its sample, and perhaps a hold-out line.
 
     Valid however the posterior was found, and even if it was chosen by looking at the draws of up
     to 2^80 of them, as long as the held-out examples were not looked at. δ/5 goes to the draws, the
-    rest to the theorem.
+    rest to the theorem. seen: the backbone that made the examples' bytes, which allows some errors
+    more.
     """
-    check_holdout(holdout, sample)
+    check_holdout(holdout, sample, posterior.skeleton.as_read)
     check_draws(posterior, draws, holdout)
     message = encode_posterior(posterior)
     m, stated, line = len(sample), format(delta, "f"), None
@@ -130,7 +133,8 @@ def certify_gaussian(
     def count(data: Dataset, nets: int, drawn: bool) -> int:
         key = key_of(message.data, nets, data.fingerprint)
         rows = random_rows(key, len(data)) if drawn else row_by_row
-        return count_draws(posterior, key, data.x, data.y, nets, rows, progress=True)
+        found = count_draws(posterior, key, data.x, data.y, nets, rows, progress=True)
+        return min(nets, found + (0 if seen is None else seen.allowed(nets, m)))
 
     errors = count(sample, draws, drawn=True)
     slack = sampling_slack(posterior.size, m)
@@ -154,9 +158,12 @@ def certify_gaussian(
         sample_bound=empirical,
         bound=pac_bayes_bound(empirical, m, nats),
         ledger=tuple(ledger),
-        assumptions=assumptions_of("pac-bayes", holdout=line is not None),
+        assumptions=assumptions_of(
+            "pac-bayes", holdout=line is not None, features=seen is not None
+        ),
         holdout=line,
         made_with={**(made_with or {}), **sample.found},
+        features=None if seen is None else seen.claim,
     )
     return Certificate(claim, message.data)
 

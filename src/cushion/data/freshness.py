@@ -10,41 +10,72 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cushion.data.rows import count_among, row_hashes
+from cushion.data.rows import Reading, count_among, hashes_as_read
 
 _CHANCE = 1e-3  # at most: independent draws taken for copies
 _MARGIN = 14  # the square of the standard deviations that are allowed, about 3.7
+_LOWEST = (1, 2, 4)  # bits of a byte that may be changed without anybody seeing it
 _MANY = 10  # different rows: two samples hardly have the same counts of so many
 _PULLS = (0.999, *(2.0**-k for k in range(1, 11)))
 
 
-def freshness_fault(rows: NDArray[Any], sample: NDArray[Any]) -> str:
+def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | None = None) -> str:
     """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
 
-    Rows that are in the sample are allowed only where the sample repeats rows as independent draws
-    from few possible rows do. If it repeats none, or as copies do (`looks_copied`), one row of it
-    is too many. Otherwise Good and Turing's estimate says which share of fresh draws meets m
-    earlier ones, 1 - (rows that occur once) / m, and `is_chance` allows for what chance adds. The
-    sample itself is never fresh, nor, if it has at least 10 different rows, in another order (with
-    fewer, chance gives the same counts too).
+    They are compared byte for byte; bytes also without their lowest 1, 2 and 4 bits, so that
+    changing those hides no row; and as a net reads them (`read`: its quantiser), where there is
+    one. In each reading alone, rows that are in the sample are allowed only where the sample
+    repeats rows as independent draws from few possible rows do: Good and Turing's estimate says
+    which share of fresh draws meets m earlier ones, 1 - (rows that occur once) / m, and `is_chance`
+    allows for what chance adds. If the sample repeats rows as copies do (`looks_copied`), one row
+    of it is too many, and byte for byte also if it repeats none. At most half of the rows may be
+    the sample's, unless the reading itself merges more than an eighth of the sample's different
+    rows; even then they are not the sample's in any order, if at least 10 differ (with fewer,
+    chance gives the same counts too). FORMAT.md, section 6, has the rule in full.
 
     Independent draws beside a sample that repeats rows are refused with probability of about
-    10^-3 at most. Copies of few rows of a sample can pass: no rule tells them from chance.
+    10^-3 at most in each reading, unless they meet more than half of it. Copies of few rows of a
+    sample can pass: no rule tells them from chance.
     """
     if rows.dtype != sample.dtype:
         return ""
-    given, known = row_hashes(rows), row_hashes(sample)
+    readings: list[tuple[str, Reading]] = [("", lambda x: x)]
+    if rows.dtype == np.uint8:
+        readings += [(" but for their lowest bits", _without(bits)) for bits in _LOWEST]
+    if read is not None:
+        readings.append((" as the net reads them", read))
+    given, known = (hashes_as_read(x, [read for _, read in readings]) for x in (rows, sample))
+    different = len(np.unique(known[0]))
+    for (how, _), theirs, ours in zip(readings, given, known, strict=True):
+        if shared := _too_many(theirs, ours, different, exact=not how):
+            return f"{shared} of the {len(rows)} are rows of the sample itself{how}"
+    return ""
+
+
+def _without(bits: int) -> Reading:
+    """Bytes without so many of their lowest bits."""
+    return lambda x: x >> bits
+
+
+def _too_many(
+    given: NDArray[np.uint64], known: NDArray[np.uint64], different: int, *, exact: bool
+) -> int:
+    """How many of the rows are the sample's, if that is more than chance; else 0.
+
+    given, known: hashes of the rows and of the sample's in one reading; different: how many rows of
+    the sample differ, byte for byte.
+    """
     theirs, ours = np.sort(given), np.sort(known)
     shared = count_among(theirs, ours)
     if not shared:
-        return ""
+        return 0
     often = _occurrences(ours)
-    drawn = often.keys() != {1} and not looks_copied(often)
-    same = np.array_equal(given, known)
-    same |= sum(often.values()) >= _MANY and np.array_equal(theirs, ours)
-    if drawn and is_chance(shared, len(rows), often) and not same:
-        return ""
-    return f"{shared} of the {len(rows)} are rows of the sample itself"
+    kept = sum(often.values())
+    chance = is_chance(shared, len(given), often) and not looks_copied(often)
+    chance &= 2 * shared <= len(given) or 8 * kept < 7 * different
+    chance &= kept < _MANY or not np.array_equal(theirs, ours)
+    chance &= not exact or often.keys() != {1}
+    return 0 if chance else shared
 
 
 def _occurrences(ours: NDArray[np.uint64]) -> dict[int, int]:

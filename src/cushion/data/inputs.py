@@ -17,6 +17,7 @@ from cushion.data.formats.arrays import read_inputs, recognise
 from cushion.data.freshness import freshness_fault as freshness_fault
 from cushion.data.given import AnyData, as_dataset
 from cushion.data.registered import check_free
+from cushion.data.rows import Reading
 from cushion.data.rows import count_shared as count_shared
 from cushion.data.sources import load_pair, parse_source
 from cushion.data.values import as_inputs_array
@@ -92,10 +93,11 @@ def _load(text: str) -> Dataset:
     return apply(held_out)
 
 
-def as_holdout(holdout: AnyData, sample: Dataset) -> Dataset | None:
+def as_holdout(holdout: AnyData, sample: Dataset, read: Reading | None = None) -> Dataset | None:
     """Held-out examples of any kind (None stays None), their labels numbered as the sample's.
 
-    BadInput if they are not of the sample's kind, or cannot be held out beside it.
+    BadInput if they are not of the sample's kind, or cannot be held out beside it; read: as of
+    `check_holdout`.
     """
     if holdout is None:
         return None
@@ -104,12 +106,14 @@ def as_holdout(holdout: AnyData, sample: Dataset) -> Dataset | None:
         own, kind = f"{found.x.dtype} {found.shape}", f"{sample.x.dtype} {sample.shape}"
         fault = f"the held-out examples are {own} but the sample's are {kind}"
         raise BadInput(f"{found.name}: {fault}; they must be alike")
-    check_holdout(found, sample)
+    check_holdout(found, sample, read)
     return found
 
 
-def check_holdout(holdout: Dataset | None, sample: Dataset) -> None:
-    """BadInput if these examples cannot be held out beside the sample."""
-    if holdout is not None and (fault := freshness_fault(holdout.x, sample.x)):
+def check_holdout(holdout: Dataset | None, sample: Dataset, read: Reading | None = None) -> None:
+    """BadInput if these examples cannot be held out beside the sample; read: as a net reads them,
+    where there is one.
+    """
+    if holdout is not None and (fault := freshness_fault(holdout.x, sample.x, read)):
         said = f"the held-out examples ({holdout.name}) are not held out: {fault}"
         raise BadInput(f"{said}; hold out others, or none")

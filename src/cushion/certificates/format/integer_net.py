@@ -100,6 +100,12 @@ class IntegerNet:
         flat = self.input.read(x.reshape(len(x), -1), floats)
         return flat.reshape(len(x), *self.input_shape).transpose(0, 2, 3, 1)
 
+    def as_read(self, x: NDArray[Any]) -> NDArray[Any]:
+        """[n, features] what the net sees of each row; BadInput if it cannot read them."""
+        if fault := self.fault(x):
+            raise BadInput(fault)
+        return self.input.read(x.reshape(len(x), -1), np.float32)
+
     def answers(
         self, x: NDArray[Any], batch: int | None = None, progress: bool = False
     ) -> Integers:

@@ -15,9 +15,11 @@ from cushion.certificates.format.inputs import Bytes, Input, fit_floats
 from cushion.certificates.format.limits import Shape
 from cushion.certificates.search.sizes import image_shape, rows_held, summed_shape
 from cushion.data.dataset import Dataset
+from cushion.data.rows import Reading
 
 _BATCH = 128
 _FLOAT_BITS = 8  # of a float feature, at its finest
+_USUAL_BITS = 6
 _FITTED = 2**24  # numbers to which a quantiser is fitted, at most
 _MANY = 4096  # pixels, from which on their ranges are not looked at one by one
 _PIECE = 2**22  # numbers that are read at a time
@@ -33,6 +35,17 @@ def quantiser_for(data: Dataset, shift: int) -> Input:
     if image and numbers > _MANY:
         flat = flat.reshape(-1, 1)
     return fit_floats(flat, _FLOAT_BITS - shift, alike=image)
+
+
+def reading_for(data: Dataset) -> Reading | None:
+    """About how the nets that a search finds will read float rows, to compare them before it.
+
+    None where rows are compared otherwise: bytes without their lowest bits.
+    """
+    if data.x.dtype != np.float32:
+        return None
+    quantiser = quantiser_for(data, _FLOAT_BITS - _USUAL_BITS)
+    return lambda x: quantiser.read(x.reshape(len(x), -1), np.float32)
 
 
 @dataclass
