@@ -288,7 +288,7 @@ def test_a_missing_or_strange_key_is_malformed() -> None:
     claim = certified().claim
     whole = claim.to_json()
     assert read_claim(json.loads(json.dumps(whole))) == claim
-    for key in whole["transfer"]:
+    for key in whole["transfer"].keys() - {"program"}:
         part = {k: v for k, v in whole["transfer"].items() if k != key}
         for bad in (
             part,
