@@ -636,6 +636,18 @@ class Kind:
     MOST_MESSAGE: ClassVar[int] = 2**19
 
 
+def read(path: str | Path) -> Any:
+    """The certificate at `path` as an object of its kind, its claim under `claim`; nothing of it
+    is checked but that it is well-formed.
+    """
+    content = read_file(path)
+    try:
+        claim, message = unpack(content)
+        return KINDS[claim.kind](claim, message)
+    except Malformed as problem:
+        raise Malformed(f"{path}: {problem}") from None
+
+
 MOST_EFFORT = 2**39  # half a minute to some minutes on one core; a small file can ask for hours
 
 
@@ -651,13 +663,8 @@ def check(
     Without a sample it stops at level "message" and is not ok. What takes longer than some minutes
     is refused unless `slow`.
     """
-    given = usable(given or Given())
-    content = read_file(path)
-    try:
-        claim, message = unpack(content)
-        kind: Any = KINDS[claim.kind](claim, message)
-    except Malformed as problem:
-        raise Malformed(f"{path}: {problem}") from None
+    given, kind = usable(given or Given()), read(path)
+    claim = kind.claim
     verdict = Verdict(claim, kind.subject())
     if reason := kind.arithmetic_fault():
         verdict.reason = reason

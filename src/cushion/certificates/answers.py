@@ -102,9 +102,10 @@ def teacher_scores(model: Any, data: Dataset) -> Tensor:
 
 def answers_of(scores: Tensor, net_fingerprint: str) -> Answers:
     """The answers and gaps that [n, classes] scores stand for."""
-    top = scores.double().topk(2, dim=1)
+    exact = scores.double()
+    top = exact.topk(2, dim=1)
     gaps: NDArray[np.float64] = (top.values[:, 0] - top.values[:, 1]).numpy()
-    return Answers(net_fingerprint, top.indices[:, 0].numpy(), gaps)
+    return Answers(net_fingerprint, top.indices[:, 0].numpy(), gaps, scores=exact.numpy())
 
 
 def answer(

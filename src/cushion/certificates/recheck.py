@@ -1,20 +1,33 @@
-"""verify() as Python users have it: sources by name or whatever holds data, f as a model."""
+"""verify() as Python users have it: sources by name or whatever holds data, f as a model.
+
+What needs torch is computed here; the verdict is that of `cushion_verify`, one file that knows
+nothing of cushion.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cushion import verifier
-from cushion.certificates.format.claims import Answers, Verdict
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+import cushion_verify
+from cushion.certificates.format.claims import Answers
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Malformed
+from cushion.progress import working
+from cushion_verify import Given, Verdict
 
 if TYPE_CHECKING:
     from cushion.nets.normalise import Normalise
+
+Answering = Callable[[Inputs], Answers]
 
 
 def verify(
@@ -24,13 +37,13 @@ def verify(
     *,
     model: Any = None,
     unlabelled: Inputs | AnyData | None = None,
-    answering: Callable[[Inputs], Answers] | None = None,
+    answering: Answering | None = None,
     normalise: Normalise | None = None,
     device: str | None = None,
     batch: int | None = None,
     slow: bool = False,
 ) -> Verdict:
-    """Check the certificate at `path` against the sample it is about, as `cushion.verifier` does.
+    """Check the certificate at `path` against the sample it is about, as `cushion_verify` does.
 
     The name of a source stands for its sample and its held-out part. `model` and `unlabelled`
     replay a bound on the user's own net f: f, and the fresh inputs of the certificate. f answers on
@@ -44,20 +57,95 @@ def verify(
     if isinstance(data, (str, PathLike)):
         data, holdout = load_pair(data)
     sample = None if data is None else as_dataset(data)
+    held = None if holdout is None else as_dataset(holdout, like=sample)
     if model is not None:
         if answering is not None:
             raise BadInput("`model` and `answering` both say what f answers; give one of them")
         if sample is None:
             raise BadInput("`model` is replayed beside the sample; give `data` as well")
         answering = _answering(model, sample, normalise, device, batch)
-    return verifier.verify(
-        path,
-        sample,
-        None if holdout is None else as_dataset(holdout, like=sample),
-        unlabelled=None if unlabelled is None else as_inputs(unlabelled),
-        answering=answering,
-        slow=slow,
-    )
+    with _refusals():
+        claim = cushion_verify.read(path).claim
+    given = _rows(sample, held)
+    if unlabelled is not None or answering is not None:
+        given |= _about_f(claim, sample, held, unlabelled, answering)
+    return check(path, Given(**given), slow=slow)
+
+
+def check(path: str | Path, given: Given | None = None, *, slow: bool = False) -> Verdict:
+    """`cushion_verify.check` with cushion's own refusals, and a line that shows how far it is."""
+    with (
+        _refusals(),
+        # it has threads of its own: those of the matrix library would wait for each other
+        threadpool_limits(1, user_api="blas"),
+        working("counting errors", 1.0) as bar,
+    ):
+        return cushion_verify.check(
+            path,
+            given,
+            slow=slow,
+            progress=lambda done, total: bar.reach(max(bar.done, done / total)),
+        )
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except cushion_verify.BadInput as problem:
+        raise BadInput(str(problem)) from None
+    except cushion_verify.Malformed as problem:
+        raise Malformed(str(problem)) from None
+
+
+def _rows(sample: Dataset | None, held: Dataset | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if sample is not None:
+        found |= {"x": sample.x, "y": sample.y}
+    if held is not None:
+        found |= {"holdout_x": held.x, "holdout_y": held.y}
+    return found
+
+
+def _about_f(
+    claim: Any,
+    sample: Dataset | None,
+    held: Dataset | None,
+    unlabelled: Inputs | AnyData | None,
+    answering: Answering | None,
+) -> dict[str, Any]:
+    """f's answers on the rows that this kind of certificate is about: its own examples, or the
+    unlabelled inputs and, to see that these are its answers, the held-out examples.
+    """
+    if claim.kind == "holdout":
+        if unlabelled is not None:
+            raise BadInput("this certificate needs no unlabelled inputs; leave `unlabelled` out")
+        rows = {} if sample is None else {"answers": Inputs(sample.name, sample.x)}
+    else:
+        if unlabelled is None or answering is None:
+            raise BadInput("to replay the bound on f give both its net and the unlabelled inputs")
+        if getattr(claim, "transfer", None) is None:
+            raise BadInput("this certificate says nothing about a net f; leave `model` out")
+        rows = {"answers": as_inputs(unlabelled)}
+        if held is not None:
+            rows["holdout_answers"] = Inputs(held.name, held.x)
+    found: dict[str, Any] = {}
+    if unlabelled is not None:
+        found["unlabelled"] = rows["answers"].x
+    for name, inputs in rows.items():
+        assert answering is not None
+        said = answering(inputs)
+        found |= {name: _scores(said), "net": said.net_fingerprint, "program": said.program}
+    return found | {"recomputed": ("answers",)}
+
+
+def _scores(said: Answers) -> NDArray[np.floating[Any]]:
+    """[n, classes] whose largest are the answers, by their gaps; f's own where they are known."""
+    if said.scores is not None:
+        return said.scores
+    made = np.zeros((len(said.classes), max(2, int(said.classes.max()) + 1)))
+    made[np.arange(len(made)), said.classes] = said.gaps
+    return made
 
 
 def _answering(
@@ -66,7 +154,7 @@ def _answering(
     normalise: Normalise | None,
     device: str | None,
     batch: int | None,
-) -> Callable[[Inputs], Answers]:
+) -> Answering:
     """What the net says, its classes numbered as the sample numbers them."""
     from cushion.certificates.answers import answer  # torch is needed for nets alone
     from cushion.nets.batch_size import batches

@@ -297,40 +297,11 @@ class Answers:
     classes: NDArray[np.int64]  # [n] of the largest score
     gaps: NDArray[np.float64]  # [n] the largest score less the second largest
     program: str | None = None  # of what f computes with its numbers, where that is known
+    scores: NDArray[np.float64] | None = None  # [n, classes], where they are known
 
     def outside(self, tolerance: Decimal) -> NDArray[np.int64]:
         """[n] the classes; -1 where a gap within the tolerance might differ elsewhere."""
         return np.where(self.gaps > float(tolerance), self.classes, -1)
-
-
-class Verdict(Record):
-    """What the verifier found: the highest `level` of none, arithmetic, message, replay.
-
-    `ok` needs all of them, for every count in the file that data were given for. What was replayed
-    is a count that was recomputed and confirmed.
-    """
-
-    ok: bool
-    level: str
-    reason: str  # why not ok; empty otherwise
-    claim: Claim
-    sample_replayed: bool = False  # the errors on the sample
-    holdout_replayed: bool = False  # the hold-out line's errors
-    transfer_replayed: bool = False  # the disagreements of f and g
-
-    def __str__(self) -> str:
-        if not self.ok:
-            return f"NOT OK (level {self.level}): {self.reason}"
-        said = f"ok at level {self.level}"
-        claim = self.claim
-        if isinstance(claim, OccamClaim) and claim.transfer is not None:
-            how = "give `model` and `unlabelled` for that"
-            said += (
-                ", f replayed too"
-                if self.transfer_replayed
-                else f" about g only: f was not replayed ({how})"
-            )
-        return said
 
 
 _KINDS: dict[str, type[Claim]] = {

@@ -12,13 +12,13 @@ from decimal import Decimal
 from typing import Any
 
 from cushion.certificates.certify import certify
+from cushion.certificates.recheck import verify
 from cushion.data import load_pair
 from cushion.numerics import decimal_up, kl_inverse, occam_log_delta
 from cushion.papers.drawings import Picture, Series
 from cushion.papers.pages import Page, Size, Table, Tried
 from cushion.papers.runner import Workshop
 from cushion.theorems.occam import hoeffding_bound, occam_bound
-from cushion.verifier import verify
 
 DELTA = "0.05"
 _M = 60_000  # of the table of bits
@@ -126,14 +126,13 @@ def _verified(workshop: Workshop, name: str, minutes: int) -> dict[str, Any]:
             options: dict[str, Any] = {"delta": DELTA, "minutes": minutes, "seed": workshop.seed}
             certify(None, data, holdout=test, **options).save(path)
         verdict = verify(path, data, test)
-        claim = verdict.claim.to_json()
-        line = claim.get("holdout")
+        claim, line = vars(verdict.claim), verdict.claim.holdout
         kept = ("bound", "bits", "errors", "m", "delta", "data_fingerprint")
         return {
             "ok": verdict.ok,
             "level": verdict.level,
             **{key: claim[key] for key in kept},
-            "holdout_bound": None if line is None else line["bound"],
+            "holdout_bound": None if line is None else line.bound,
         }
 
     settings = {"data": name, "minutes": minutes, "delta": DELTA, "seed": workshop.seed}
