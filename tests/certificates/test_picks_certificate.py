@@ -11,6 +11,7 @@ import pytest
 from tests.picks_cases import NearestMean, blobs
 
 from cushion.certificates.certificate import Certificate, sentence
+from cushion.certificates.features import Seen
 from cushion.certificates.format.claims import Answers, Features, PicksClaim, assumptions_of
 from cushion.certificates.format.container import pack, unpack
 from cushion.certificates.picks import certificate as module
@@ -54,7 +55,8 @@ def test_a_certificate_states_the_bound_of_picks_and_errors() -> None:
 
 def test_slack_is_paid_like_errors() -> None:
     trained = train(NearestMean(), SAMPLE)
-    claim = claim_of(state(trained, SAMPLE, DELTA, slack=7, features=BACKBONE))
+    seen = Seen(BACKBONE, lambda inputs: inputs.x, 7)
+    claim = claim_of(state(trained, SAMPLE, DELTA, seen=seen))
     assert claim.stated == claim.picks + claim.errors + 7
     assert claim.bound == picks_bound(claim.stated, 200, DELTA)
     assert [(item.item, item.count) for item in claim.ledger] == [

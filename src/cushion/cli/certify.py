@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import holdout_sentence, sentence, spaced, total_delta
+from cushion.certificates.features import BackboneOptions
 from cushion.certificates.format.claims import Claim, OccamClaim, PicksClaim
 from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.picks.options import PicksOptions
@@ -52,6 +53,7 @@ def add_parser(verbs: Any) -> None:
     fit = "with --kind picks: your own training, fit(x, y, seed) -> nn.Module; FILE.py runs"
     options.add_word(parser, "--fit", "FILE.py:fit", fit)
     add_options(parser, PicksOptions)
+    add_options(parser, BackboneOptions)
     held = "with --kind holdout: the held-out rows, as in --data (default: D's held-out part)"
     options.add_word(parser, "--holdout", "H", held)
     add_options(parser, HoldoutOptions)
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int | None:
     given["batch"] = args.batch
     given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
     given |= {"keep": best, "tell": lambda said: options.note(translate(said, args.flags))}
-    given |= _picks(args)
+    given |= _picks(args) | _backbone(args)
     with options.searching("searching") as report:
         certificate = certify(model, data, report=report, **given)
     certificate.save(args.out)
@@ -127,11 +129,20 @@ def _picks(args: argparse.Namespace) -> dict[str, Any]:
             raise BadInput(f"`{name}` belongs to --kind picks; give that too, or leave it out")
         return {}
     if args.fit is None:
-        for name in (name for name in ("groups", "tried", "tolerance") if name in said):
+        for name in (name for name in ("groups", "tolerance") if name in said):
             raise BadInput(f"`{name}` is about your own training; give `fit` as well")
+        if "tried" in said and args.backbone is None:
+            raise BadInput("`tried` is about your own training or a backbone; give one as well")
     else:
         check_writable(weights_beside(args.out))
     return {"kind": "picks", "fit": args.fit, "picks": PicksOptions(**said)}
+
+
+def _backbone(args: argparse.Namespace) -> dict[str, Any]:
+    said = from_flags(BackboneOptions, args)
+    if said.backbone is None and flags_given(BackboneOptions, args):
+        raise BadInput("how features are read says nothing without a net; give `backbone` as well")
+    return {} if said.backbone is None else {"backbone": said, "kind": args.kind}
 
 
 def _own_net(
@@ -209,6 +220,9 @@ def _own_flags(args: argparse.Namespace) -> str:
     """The flags with which verify replays the bound on f."""
     if args.fit is not None:
         return f" --fit {args.fit}"
+    if args.backbone is not None:
+        weights = f" --backbone-weights {args.backbone_weights}" if args.backbone_weights else ""
+        return f" --backbone {args.backbone}{weights}"
     if args.unlabelled is None:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""

@@ -10,9 +10,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from cushion.certificates.certificate import Certificate
+from cushion.certificates.features import Seen
 from cushion.certificates.format.claims import (
     Counted,
-    Features,
     Fit,
     LookedHoldout,
     PicksClaim,
@@ -92,23 +92,23 @@ def state(
     *,
     configuration: int = 0,
     choices: int = 1,
-    slack: int = 0,
     fit: Fit | None = None,
-    features: Features | None = None,
+    seen: Seen | None = None,
     holdout: Dataset | None = None,
-    held_x: NDArray[Any] | None = None,
     looks: int = 1,
     made_with: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """The certificate of rounds that were run; held_x: features of the held-out rows."""
+    """The certificate of rounds that were run; seen: the backbone whose features were read."""
     picks, errors, m = len(trained.picked.picks), len(trained.picked.errors), len(sample)
     if picks + errors > MOST_ROWS:
         named = f"{picks + errors} picks and errors"
         raise BadInput(f"{named} are more than a certificate holds ({MOST_ROWS}); use fewer rows")
+    slack = 0 if seen is None else seen.allowed(m, m)
     line, stated = None, format(delta, "f")
     if holdout is not None:
-        classes = trained.bound.classify(holdout.x if held_x is None else held_x)
+        classes = trained.bound.classify((holdout if seen is None else seen.sample(holdout)).x)
         missed, n = int((classes != holdout.y).sum()), len(holdout)
+        missed = min(n, missed + (0 if seen is None else seen.allowed(n, m)))
         share = _DOWN.divide(delta, Decimal(looks))
         at_most = holdout_bound(missed, n, share)
         line = LookedHoldout(holdout.fingerprint, missed, n, stated, at_most, looks)
@@ -126,7 +126,7 @@ def state(
             "picks",
             holdout=line is not None,
             fit=fit is not None,
-            features=features is not None,
+            features=seen is not None,
         ),
         holdout=line,
         made_with={**(made_with or {}), **sample.found},
@@ -135,7 +135,7 @@ def state(
         configuration=configuration,
         choices=choices,
         fit=fit,
-        features=features,
+        features=None if seen is None else seen.claim,
         coefficients=trained.bound.digest(),
     )
     return Certificate(claim, trained.picked.message)

@@ -45,8 +45,8 @@ class PicksOptions(Options):
     )
     tried: int = option(
         1,
-        "with a fit: how many versions of it (other code, seeds, groups, tolerances) were ever run "
-        "on these examples, this one included",
+        "with a fit or a backbone: how many versions of it (code, seeds, groups, tolerances; nets, "
+        "sizes, scales) were ever run on these examples, this one included",
         least=1,
         most=2**40,
     )

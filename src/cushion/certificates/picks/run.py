@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import Certificate
+from cushion.certificates.features import Seen
 from cushion.certificates.picks.certificate import Trained, state, train
 from cushion.certificates.picks.options import CHOICES, PicksOptions, schedule
 from cushion.data.dataset import Dataset
@@ -51,21 +52,27 @@ def certify_by_list(
     delta: Decimal,
     options: PicksOptions,
     *,
+    seen: Seen | None = None,
     holdout: Dataset | None = None,
     made_with: Mapping[str, Any] | None = None,
 ) -> tuple[Certificate, Trained]:
-    """With a learner of the frozen list, in whole numbers; about the classifier g that it makes."""
+    """With a learner of the frozen list, in whole numbers; about the classifier g that it makes.
+
+    seen: a backbone, whose features the learner reads instead of the inputs.
+    """
     from cushion.certificates.picks.configurations import learner_for
 
     check_holdout(holdout, sample)
-    number, learner = learner_for(sample, options.configuration)
-    trained = train(learner, sample)
+    read = sample if seen is None else seen.sample(sample)
+    number, learner = learner_for(read, options.configuration)
+    trained = train(learner, sample, read.x)
     certificate = state(
         trained,
         sample,
         delta,
         configuration=number,
-        choices=CHOICES,
+        choices=CHOICES * options.tried,
+        seen=seen,
         holdout=holdout,
         looks=options.looks,
         made_with=made_with,
