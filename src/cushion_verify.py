@@ -1796,6 +1796,9 @@ THRESHOLDS = sorted(
 )
 
 
+risk = matching(r"0\.[0-9]{1,18}", "a plain decimal above 0 and below 1", positive=True)
+
+
 class Scored:
     """f's scores of labelled rows; gaps up to `part` of each row's largest magnitude are ties."""
 
@@ -1847,7 +1850,7 @@ class Holdout(Kind):
     COUNT: ClassVar = maybe(whole(0, MOST_ROWS))
     PART: ClassVar = {"errors": COUNT, "m": COUNT, "delta": failure, "bound": probability}
     SELECTIVE: ClassVar = {
-        **{"risk": probability, "threshold": maybe(tolerance), **PART, "refused": COUNT},
+        **{"risk": risk, "threshold": maybe(tolerance), **PART, "refused": COUNT},
         **{"delta_refused": failure, "bound_refused": probability},
     }
     LOOK: ClassVar = {"number": whole(1, 10**6), "bits_before": whole(0, MOST_BITS)}
@@ -1927,15 +1930,15 @@ class Holdout(Kind):
 
     def _check_selective(self, chosen: Any) -> None:
         """Malformed unless the threshold is of the grid; adds its two lines."""
-        risk, level = Decimal(chosen.risk), chosen.threshold
+        most, level = Decimal(chosen.risk), chosen.threshold
         counts = (chosen.errors, chosen.m, chosen.refused)
         bounds = (chosen.bound, chosen.bound_refused)
         if level is None:
             if any(n is not None for n in counts) or any(Decimal(bound) != 1 for bound in bounds):
                 raise Malformed("without a threshold nothing is stated about what is answered")
             return
-        fits = Decimal(level) in THRESHOLDS and 0 < risk < 1 and Decimal(chosen.bound) <= risk
-        if not fits or (self.claim.look is not None and Decimal(chosen.bound) != risk):
+        fits = Decimal(level) in THRESHOLDS and Decimal(chosen.bound) <= most
+        if not fits or (self.claim.look is not None and Decimal(chosen.bound) != most):
             raise Malformed("the selective line must have a threshold of the grid, and its risk")
         shares = [self._left(s, len(THRESHOLDS)) for s in (chosen.delta, chosen.delta_refused)]
         rows = None if chosen.refused is None else self.claim.m
@@ -2059,7 +2062,7 @@ _ASKED = record(
     {
         **{"look": whole(1, 10**6), "net_fingerprint": fingerprint, "program": maybe(fingerprint)},
         **{"tolerance": tolerance, "per_class": flag},
-        **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(probability)},
+        **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(risk)},
     }
 )
 _ANSWERED = record(
