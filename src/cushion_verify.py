@@ -1796,7 +1796,7 @@ THRESHOLDS = sorted(
 )
 
 
-risk = matching(r"0\.[0-9]{1,18}", "a plain decimal above 0 and below 1", positive=True)
+risk = matching(r"(?!0\.0+$)0\.[0-9]{1,18}", "a plain decimal above 0 and below 1")
 
 
 class Scored:
@@ -2046,12 +2046,6 @@ def _rate(bound: str) -> int:
     return int(Decimal(bound) * 10_000)
 
 
-def flag(value: Any, what: str) -> Any:
-    if type(value) is not bool:
-        raise Malformed(f"{what} must be true or false")
-    return value
-
-
 _HOW_OPENED = record(
     {
         **{"looks": exactly(1), "data": text, "data_fingerprint": fingerprint, "delta": failure},
@@ -2061,7 +2055,7 @@ _HOW_OPENED = record(
 _ASKED = record(
     {
         **{"look": whole(1, 10**6), "net_fingerprint": fingerprint, "program": maybe(fingerprint)},
-        **{"tolerance": tolerance, "per_class": flag},
+        **{"tolerance": tolerance, "per_class": reader(lambda v: type(v) is bool, "true or false")},
         **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(risk)},
     }
 )
