@@ -32,7 +32,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -273,7 +273,7 @@ def bound_holds(
     m: int,
     bits: int,
     delta: Decimal | str,
-    bound: str,
+    bound: Decimal | str,
     less: Decimal = Decimal(0),
 ) -> bool:
     """Is P[Bin(m, bound - less) ≤ errors] ≤ δ·2^-bits, or bound = 1?
@@ -352,8 +352,9 @@ class Given:
 
     answers: [n, classes] scores of f on the unlabelled inputs; holdout_answers: on the held-out
     examples. features: [n, width] bytes that a backbone makes of rows. net, program: fingerprints
-    of f, where the caller ran it. looks: a hold-out's ledger. recomputed: what the caller made
-    itself, of "answers" and "features".
+    of f, where the caller ran it. rounds: [R + 1, m] classes that a fit gives after each round;
+    holdout_classes: [n] those of its last net. looks: a hold-out's ledger. recomputed: what the
+    caller made itself, of "answers", "features" and "rounds".
     """
 
     x: Array | None = None  # the sample
@@ -366,6 +367,8 @@ class Given:
     features: Array | None = None
     holdout_features: Array | None = None
     unlabelled_features: Array | None = None
+    rounds: Array | None = None
+    holdout_classes: Array | None = None
     looks: bytes | None = None
     net: str | None = None
     program: str | None = None
@@ -601,7 +604,7 @@ class Verdict:
 def bounded(over: str, who: str, bound: str, *deltas: str) -> str:
     if Decimal(bound) == 1:
         return f"Vacuous: nothing is proved about new examples of {who.split(',')[0]}."
-    sure = f"{((1 - exact_sum(*deltas)) * 100).normalize():f} %"
+    sure = f"{UP.multiply(UP.subtract(1, exact_sum(*deltas)), 100).normalize(UP):f} %"
     return f"With probability {sure} {over}, {who} errs on at most {percent(bound)} of new ones."
 
 
@@ -642,8 +645,9 @@ def read(path: str | Path) -> Any:
     """
     content = read_file(path)
     try:
-        claim, message = unpack(content)
-        return KINDS[claim.kind](claim, message)
+        with localcontext(UP):  # the program around us may have changed its own
+            claim, message = unpack(content)
+            return KINDS[claim.kind](claim, message)
     except Malformed as problem:
         raise Malformed(f"{path}: {problem}") from None
 
@@ -664,25 +668,22 @@ def check(
     is refused unless `slow`.
     """
     given, kind = usable(given or Given()), read(path)
-    claim = kind.claim
-    verdict = Verdict(claim, kind.subject())
-    if reason := kind.arithmetic_fault():
-        verdict.reason = reason
-    elif reason := kind.message_fault():
-        verdict.level, verdict.reason = "arithmetic", reason
-    elif given.x is None:
-        verdict.level = "message"
-        verdict.reason = "the error count was not replayed: no data was given"
-    else:
-        if (effort := kind.effort(given)) > MOST_EFFORT and not slow:
-            raise BadInput(
-                f"replaying this certificate takes about {effort / MOST_EFFORT:.0f} times the few "
-                "minutes that verify takes unasked; add `slow` to do it all the same"
-            )
-        verdict.reason = kind.replay(given, verdict, progress or (lambda *_: None))
-        verdict.level = "message" if verdict.reason else "replay"
-        verdict.ok = not verdict.reason
-    line = getattr(claim, "holdout", None)
+    verdict = Verdict(kind.claim, kind.subject())
+    with localcontext(UP):
+        verdict.reason = kind.arithmetic_fault()
+        if not verdict.reason:
+            verdict.level, verdict.reason = "arithmetic", kind.message_fault()
+        if not verdict.reason and given.x is None:
+            verdict.reason = "the error count was not replayed: no data was given"
+            verdict.level = "message"
+        if not verdict.reason:
+            if (effort := kind.effort(given)) > MOST_EFFORT and not slow:
+                times = f"{effort / MOST_EFFORT:.0f} times the few minutes that verify takes unasked"
+                raise BadInput(f"replaying this takes about {times}; add `slow` to do it")
+            verdict.reason = kind.replay(given, verdict, progress or (lambda *_: None))
+            verdict.level = "message" if verdict.reason else "replay"
+            verdict.ok = not verdict.reason
+    claim, line = kind.claim, getattr(kind.claim, "holdout", None)
     if line is not None and contradiction(line.errors, line.m, claim.bound):
         said = f"{line.errors} errors on {line.m} held-out examples contradict the bound of"
         verdict.warn(f"{said} {percent(claim.bound)} (less than one chance in a thousand)")
@@ -1530,6 +1531,7 @@ class Occam(Recounted):
 # ---- kind "pac-bayes": a Gaussian law Q over integer nets (section 8)
 
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918")
+FEWEST_DRAWS = 10**5
 _MARGIN = Decimal("1e-50")  # Python's ln is right to half a unit of the 60th digit
 
 
@@ -1588,12 +1590,26 @@ def ln_up(value: Decimal | int) -> Decimal:
     return UP.add(UP.ln(value), _MARGIN)
 
 
+def divergence(means: Integers, exponents: Integers, prior: int) -> Decimal:
+    """KL = Σ [ln(s²/σ²) + (σ² + μ²)/s² - 1]/2 of a factor, rounded up; all but ln 2 is exact."""
+    halves = int((prior - exponents).sum())
+    ln2 = ln_up(2) if halves > 0 else DOWN.ln(2)
+    squares = int((np.int64(16) << (exponents + 8)).sum()) + 2**8 * int((means**2).sum())
+    moments = UP.divide(squares, 2 ** (12 + prior))
+    return UP.divide(UP.add(UP.multiply(halves, ln2), UP.subtract(moments, len(means))), 2)
+
+
+def confidence_nats(m: int, delta: Decimal) -> Decimal:
+    """ln(2√m/δ) = ln(4m/δ²)/2, rounded up."""
+    return UP.divide(ln_up(UP.divide(4 * m, DOWN.multiply(delta, delta))), 2)
+
+
 def kl_reaches(q: Decimal, p: Decimal, budget: Decimal) -> bool:
     """Is p = 1, or p > q and kl(q‖p) ≥ budget?"""
     if p == 1 or p <= q:
         return p == 1
     value = DOWN.subtract(0, _MARGIN)
-    for a, b in ((q, p), (1 - q, 1 - p)):
+    for a, b in ((q, p), (DOWN.subtract(1, q), DOWN.subtract(1, p))):
         if a:
             value = DOWN.add(value, DOWN.multiply(a, DOWN.subtract(DOWN.ln(a), DOWN.ln(b))))
     return value >= budget
@@ -1636,8 +1652,8 @@ class PacBayes(Recounted):
         assumed = self.ASSUMED + OF_FEATURES * (claim.features is not None)
         check_common(claim, assumed + OF_HOLDOUT * (claim.holdout is not None))
         check_count(claim.errors, claim.draws, "errors in the draws")
-        if claim.draws < 10**5:
-            raise Malformed(f"{claim.draws} draws are fewer than the 100000 that the format asks")
+        if claim.draws < FEWEST_DRAWS:
+            raise Malformed(f"{claim.draws} draws are fewer than the {FEWEST_DRAWS} of the format")
         fifth = DOWN.quantize(DOWN.divide(Decimal(claim.delta), 5), Decimal("1e-18"))
         if Decimal(claim.delta_draws) != fifth:
             raise Malformed("the draws must have a fifth of δ, rounded down to 18 places")
@@ -1645,9 +1661,8 @@ class PacBayes(Recounted):
         nets = claim.draws + (claim.holdout.m if claim.holdout else 0)
         if nets * self._size > 2**31 or nets * self.net.products > 2**40:
             raise Malformed(f"{nets} draws of {self._size} numbers are more than the format allows")
-        left = Decimal(claim.delta) - Decimal(claim.delta_draws)
-        # ln(2√m/(δ - δ'))
-        self._confidence = UP.divide(ln_up(UP.divide(4 * claim.m, DOWN.multiply(left, left))), 2)
+        left = DOWN.subtract(Decimal(claim.delta), Decimal(claim.delta_draws))
+        self._confidence = confidence_nats(claim.m, left)
 
     def _read_law(self) -> None:
         """Header, means and variances; Malformed unless they are all of the message."""
@@ -1672,7 +1687,7 @@ class PacBayes(Recounted):
             raise Malformed("a variance lies outside 2^-8..2^12")
         cuts = np.cumsum(sizes)[:-1]
         factors = zip(np.split(means, cuts), np.split(exponents, cuts), priors, strict=True)
-        self._divergences = [_divergence(*factor) for factor in factors]
+        self._divergences = [divergence(*factor) for factor in factors]
         self._whole, part = np.divmod(means, 4)
         keys = exponents * 4 + part
         self._laws = [
@@ -1766,15 +1781,6 @@ class PacBayes(Recounted):
         c = self.claim
         err = f"{spaced(c.errors)} of {spaced(c.draws)} nets drawn from Q err, each on one example."
         return "a net drawn anew from Q, the law of nets in this file,", err
-
-
-def _divergence(means: Integers, exponents: Integers, prior: int) -> Decimal:
-    """KL = Σ [ln(s²/σ²) + (σ² + μ²)/s² - 1]/2 of a factor, rounded up; all but ln 2 is exact."""
-    halves = int((prior - exponents).sum())
-    ln2 = ln_up(2) if halves > 0 else DOWN.ln(2)
-    squares = int((np.int64(16) << (exponents + 8)).sum()) + 2**8 * int((means**2).sum())
-    moments = UP.divide(squares, 2 ** (12 + prior))
-    return UP.divide(UP.add(UP.multiply(halves, ln2), UP.subtract(moments, len(means))), 2)
 
 
 # ---- kind "holdout": the user's own net f, counted on held-out examples (section 9)
@@ -2150,6 +2156,8 @@ _ARRAYS = {
     "features": "a backbone's features of the sample, [m, width] bytes: taken as given",
     "holdout_features": "of the held-out examples: taken as given",
     "unlabelled_features": "of the unlabelled inputs: taken as given",
+    "rounds": "classes of the sample's rows after each round of a fit, [R + 1, m]: taken as given",
+    "holdout_classes": "classes that its last net gives the held-out examples: taken as given",
 }
 
 

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import cushion_verify
 from cushion.certificates.format.claims import Answers
+from cushion.certificates.rerun import features_again, rounds_again
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
 from cushion.errors import BadInput, Malformed
@@ -25,6 +26,7 @@ from cushion.progress import working
 from cushion_verify import Given, Verdict
 
 if TYPE_CHECKING:
+    from cushion.certificates.picks.fit import Function
     from cushion.nets.normalise import Normalise
 
 Answering = Callable[[Inputs], Answers]
@@ -41,6 +43,10 @@ def verify(
     normalise: Normalise | None = None,
     device: str | None = None,
     batch: int | None = None,
+    fit: str | Function | None = None,
+    backbone: str | None = None,
+    backbone_weights: str | None = None,
+    features: str | Path | NDArray[np.uint8] | None = None,
     slow: bool = False,
 ) -> Verdict:
     """Check the certificate at `path` against the sample it is about, as `cushion_verify` does.
@@ -49,6 +55,11 @@ def verify(
     replay a bound on the user's own net f: f, and the fresh inputs of the certificate. f answers on
     a copy on `device`, `batch` rows at a time, behind `normalise`, as in `certify`. `answering`
     instead of `model` is a function that gives f's answers, wherever they come from.
+
+    `fit` replays the rounds of the user's own training; where they first differ is said. The
+    features of a backbone are recomputed, of an installed package by its name, else with `backbone`
+    (file.py:factory) and `backbone_weights`; or `features` of the sample, [m, width] bytes or an
+    .npy file of them, are taken as given.
     """
     if model is None and any(one is not None for one in (normalise, device, batch)):
         raise BadInput(
@@ -69,7 +80,19 @@ def verify(
     given = _rows(sample, held)
     if unlabelled is not None or answering is not None:
         given |= _about_f(claim, sample, held, unlabelled, answering)
-    return check(path, Given(**given), slow=slow)
+    if sample is not None:
+        named = (backbone, backbone_weights)
+        given |= features_again(claim, sample, held, given.get("unlabelled"), features, named)
+    again = None
+    if fit is not None:
+        if sample is None:
+            raise BadInput("`fit` is replayed on the sample; give `data` as well")
+        check(path)  # what is malformed is said before the training
+        again = rounds_again(path, fit, sample, held)
+        given |= again.given
+    verdict = check(path, Given(**given), slow=slow)
+    verdict.warn("" if again is None else again.difference)
+    return verdict
 
 
 def check(path: str | Path, given: Given | None = None, *, slow: bool = False) -> Verdict:

@@ -31,6 +31,13 @@ def add_parser(verbs: Any) -> None:
     options.add_net(parser, "--net")
     options.add_batch(parser)
     options.add_word(parser, "--unlabelled", "U", f"with --net: {UNLABELLED_HELP}")
+    fit = "of a certificate by --fit: train again, and say whether every round is the same here"
+    options.add_word(parser, "--fit", "FILE.py:fit", f"{fit}; FILE.py runs")
+    own = "of a certificate on features: the net that made them, file.py:factory (its code runs)"
+    options.add_word(parser, "--backbone", "NAME", own)
+    options.add_word(parser, "--backbone-weights", "W", "and its weights")
+    made = "the features of the sample instead, [m, width] bytes, taken as given"
+    options.add_word(parser, "--features", "F.npy", made)
     slow = "replay even a certificate that takes more than some minutes"
     options.add_switch(parser, "--slow", slow)
     summary = "show what a certificate states and what each of its bits pays for"
@@ -58,7 +65,11 @@ def run(args: argparse.Namespace) -> int:
         holdout,
         unlabelled=inputs,
         model=model,
-        batch=args.batch,
+        batch=None if args.net is None else args.batch,
+        fit=args.fit,
+        backbone=args.backbone,
+        backbone_weights=args.backbone_weights,
+        features=args.features,
         slow=args.slow,
     )
     notes = found.claim.made_with
