@@ -41,7 +41,8 @@ def features_again(
     if given is not None:
         if any(named):
             raise BadInput("`features` are taken as given and `backbone` makes them; give one")
-        return {"features": _array(given)}
+        # of the held-out rows nobody gave any: that line stays a claim
+        return {"features": _array(given), "holdout_x": None, "holdout_y": None}
     seen = see_again(Features(**vars(stated)), *named)
     rows = {"features": sample, "holdout_features": held if claim.holdout else None}
     found: dict[str, Any] = {
