@@ -14,14 +14,8 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found]
 
-with atheris.instrument_imports(
-    include=[
-        "cushion.certificates.format.claims",
-        "cushion.certificates.format",
-        "cushion.verifier",
-    ]
-):
-    from cushion import verifier
+with atheris.instrument_imports(include=["cushion_verify"]):
+    from cushion.certificates.recheck import verify
 
 from cushion.errors import BadInput, Malformed
 from fuzz.campaign import Original
@@ -57,7 +51,7 @@ def _check(originals: list[Original], path: Path, data: bytes) -> None:
     content = Parts(claim, message).seal()
     path.write_bytes(content)
     try:
-        verdict = verifier.verify(path, original.sample, original.holdout)
+        verdict = verify(path, original.sample, original.holdout)
     except (Malformed, BadInput):
         return
     if verdict.ok:

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from cushion import verifier
 from cushion.certificates.format.claims import Answers
 from cushion.certificates.format.container import unpack
+from cushion.certificates.recheck import verify
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput, Malformed
@@ -187,7 +187,7 @@ def _count(
 
 def _verified(original: Original, path: Path) -> Any:
     claims_f = original.answering is not None and b'"transfer":{' in path.read_bytes()
-    return verifier.verify(
+    return verify(
         path,
         original.sample,
         original.holdout,

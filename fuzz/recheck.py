@@ -1,5 +1,5 @@
-"""Rechecks an accepted file by brute force: FORMAT.md's second reader, exact fractions, none of the
-package's code.
+"""Rechecks an accepted file by brute force: FORMAT.md's slow reader, exact fractions, nothing of
+the verifier's code.
 
 It answers one question: is what the file claims true of the data? Slow and plain on purpose.
 """
@@ -41,7 +41,7 @@ def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) 
     net = format_reader.read(parts.message, claim["bits"])
     lines = [(claim, claim["bits"], x, y)]
     if claim["holdout"] is not None:
-        if claim["holdout"]["delta"] != claim["delta"]:
+        if Decimal(claim["holdout"]["delta"]) != Decimal(claim["delta"]):
             return "the hold-out line has another δ"
         lines.append((claim["holdout"], 0, *(held or (x[:0], y[:0]))))
     for line, bits, rows, labels in lines:
@@ -72,11 +72,11 @@ def errors_of(net: dict[str, Any], x: Rows, y: Rows) -> int:
     return wrong
 
 
-def implies(errors: int, m: int, delta: Fraction, bound: str) -> bool:
+def implies(errors: int, m: int, delta: Fraction, bound: str | Fraction) -> bool:
     """P[Bin(m, bound) ≤ errors] ≤ δ: in whole numbers, which for many examples get too long, then
     in 60 digits.
     """
-    p = Fraction(Decimal(bound))
+    p = Fraction(bound)
     if p >= 1:
         return p == 1
     if m > _MOST_EXACT:

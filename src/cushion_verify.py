@@ -678,7 +678,9 @@ def check(
             verdict.level = "message"
         if not verdict.reason:
             if (effort := kind.effort(given)) > MOST_EFFORT and not slow:
-                times = f"{effort / MOST_EFFORT:.0f} times the few minutes that verify takes unasked"
+                times = (
+                    f"{effort / MOST_EFFORT:.0f} times the few minutes that verify takes unasked"
+                )
                 raise BadInput(f"replaying this takes about {times}; add `slow` to do it")
             verdict.reason = kind.replay(given, verdict, progress or (lambda *_: None))
             verdict.level = "message" if verdict.reason else "replay"
@@ -1531,7 +1533,7 @@ class Occam(Recounted):
 # ---- kind "pac-bayes": a Gaussian law Q over integer nets (section 8)
 
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918")
-FEWEST_DRAWS = 10**5
+FEWEST_DRAWS, MOST_DRAWN, MOST_PRODUCTS = 10**5, 2**31, 2**40  # nets; their numbers; products
 _MARGIN = Decimal("1e-50")  # Python's ln is right to half a unit of the 60th digit
 
 
@@ -1659,8 +1661,9 @@ class PacBayes(Recounted):
             raise Malformed("the draws must have a fifth of δ, rounded down to 18 places")
         self._read_law()
         nets = claim.draws + (claim.holdout.m if claim.holdout else 0)
-        if nets * self._size > 2**31 or nets * self.net.products > 2**40:
-            raise Malformed(f"{nets} draws of {self._size} numbers are more than the format allows")
+        if nets * self._size > MOST_DRAWN or nets * self.net.products > MOST_PRODUCTS:
+            each = f"{self._size} numbers and {self.net.products} multiplications"
+            raise Malformed(f"{nets} draws of {each} are more than the format allows")
         left = DOWN.subtract(Decimal(claim.delta), Decimal(claim.delta_draws))
         self._confidence = confidence_nats(claim.m, left)
 
@@ -1978,6 +1981,14 @@ class Holdout(Kind):
         assert given.y is not None
         if fault := identity_fault(claim, what, given.x, given.y) or other_net_fault(claim, given):
             return fault
+        if given.looks is not None:  # before anything is counted, which would be a look
+            if claim.look is None:
+                raise BadInput("this certificate is no look of a ledger; leave the ledger out")
+            if fault := self._ledger_fault(given.looks):
+                return f"the ledger of looks does not confirm this one: {fault}"
+            verdict.replayed.add("look")
+        elif claim.look is not None:
+            verdict.conditional.append("its ledger of looks confirms what was told before it")
         if given.answers is None:
             return "the errors were not counted: f's answers were not given"
         if self.classes and given.y.max() >= self.classes:
@@ -1993,14 +2004,6 @@ class Holdout(Kind):
                 holds = errors <= line.errors and m >= line.m
             if not holds:
                 return f"f does not keep the line {line.what} {line.which} on the {what}"
-        if given.looks is not None:
-            if claim.look is None:
-                raise BadInput("this certificate is no look of a ledger; leave the ledger out")
-            if fault := self._ledger_fault(given.looks):
-                return f"the ledger of looks does not confirm this one: {fault}"
-            verdict.replayed.add("look")
-        elif claim.look is not None:
-            verdict.conditional.append("its ledger of looks confirms what was told before it")
         verdict.replayed.add("sample")
         verdict.warn(repeated_rows(given.x, given.y))
         verdict.given += ["f's answers"] * ("answers" not in given.recomputed)

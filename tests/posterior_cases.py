@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cushion import verifier
-from cushion.certificates.format.claims import Claim, Verdict
+from cushion.certificates import recheck as verifier
+from cushion.certificates.format.claims import Claim
 from cushion.certificates.format.container import pack
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
@@ -22,6 +22,7 @@ from cushion.certificates.format.layers import Conv, Dense, Pool
 from cushion.certificates.format.posterior import Factor, Posterior
 from cushion.certificates.format.sources import Values
 from cushion.data.dataset import Dataset
+from cushion_verify import Verdict
 
 STILL = -8  # an exponent so small that the number hardly ever leaves its whole mean
 
@@ -30,7 +31,7 @@ STILL = -8  # an exponent so small that the number hardly ever leaves its whole 
 def few_draws() -> Iterator[None]:
     """Claims may have any number of draws, as in the theorem: simulations take thousands."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("cushion.certificates.pac_bayes", "cushion.verifier.gaussian"):
+        for module in ("cushion.certificates.pac_bayes", "cushion_verify"):
             patch.setattr(f"{module}.FEWEST_DRAWS", 1)
         yield
 

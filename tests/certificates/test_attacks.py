@@ -20,7 +20,7 @@ from tests.certificates.samples import sample
 from tests.posterior_cases import coin, ones
 from threadpoolctl import threadpool_limits
 
-from cushion import verifier
+from cushion.certificates import recheck as verifier
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.draws import count_draws, key_of, random_rows
 from cushion.certificates.format.evaluation import for_each

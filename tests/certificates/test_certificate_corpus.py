@@ -16,8 +16,8 @@ from tests.certificates.build import all_cases
 from tests.certificates.case import Case
 from tests.certificates.samples import sample
 
-from cushion import verifier
 from cushion.certificates import answers as float_nets
+from cushion.certificates import recheck as verifier
 from cushion.cli import main
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import Inputs

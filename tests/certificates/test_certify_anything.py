@@ -63,7 +63,7 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
     x, some = data.x.reshape(200, -1), data.y != 1
     fitted = LogisticRegression().fit(x[some], data.y[some])
     path = cushion.certify(fitted, data, unlabelled=fresh, minutes=0.02).save(tmp_path / "f")
-    assert cushion.verify(path, data, unlabelled=fresh, model=fitted).transfer_replayed
+    assert "transfer" in cushion.verify(path, data, unlabelled=fresh, model=fitted).replayed
     names = np.array(["cat", "dog", "eel"])
     named = LogisticRegression().fit(x, names[data.y])
     held = cushion.Dataset(data.x[data.y > 0], names[data.y[data.y > 0]])
@@ -71,7 +71,7 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
     errors = teacher_scores(named, held).argmax(dim=1).numpy() != held.y
     assert errors.mean() == (named.predict(x[data.y > 0]) != names[data.y[data.y > 0]]).mean()
     path = cushion.certify(named, held, unlabelled=fresh, minutes=0.02).save(tmp_path / "n")
-    assert cushion.verify(path, held, unlabelled=fresh, model=named).transfer_replayed
+    assert "transfer" in cushion.verify(path, held, unlabelled=fresh, model=named).replayed
     with pytest.raises(cushion.BadInput, match="`model` and `answering` both say"):
         cushion.verify(path, held, unlabelled=fresh, model=named, answering=lambda _: None)  # type: ignore[arg-type, return-value]
 

@@ -15,7 +15,7 @@ import torch
 from tests.clock import Clock
 from tests.posterior_cases import stripes
 
-from cushion import verifier
+from cushion.certificates import recheck as verifier
 from cushion.certificates.certify import certify
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.layers import Pool
@@ -105,7 +105,7 @@ def test_a_short_training_gives_a_certificate_that_verifies(tmp_path: Path, cloc
     assert told[-1] < 6.2
     assert made.bound < 0.6
     found = verifier.verify(made.save(tmp_path / "q.cushion"), sample, held)
-    assert (found.ok, found.holdout_replayed) == (True, True)
+    assert (found.ok, "holdout" in found.replayed) == (True, True)
     assert made.claim.made_with.pop("steps") > 0
     assert made.claim.made_with == {
         "method": "pac-bayes",

@@ -236,7 +236,7 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     verdict = cushion.verify(
         path, data, unlabelled=fresh, answering=lambda inputs: answers_on(model, inputs.x)
     )
-    assert (verdict.ok, verdict.transfer_replayed) == (True, True)
+    assert (verdict.ok, "transfer" in verdict.replayed) == (True, True)
     with pytest.raises(cushion.BadInput, match="`model`"):
         cushion.certify(cushion.trace(model, data.shape), data, unlabelled=fresh, minutes=0.02)
     with pytest.raises(cushion.BadInput, match="rows of the sample"):

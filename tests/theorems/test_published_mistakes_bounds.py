@@ -22,6 +22,7 @@ from tests.encoding_cases import grid, tiny
 from tests.posterior_cases import coin, linear, ones, whole
 from tests.theorem_cases import facts, layer, random_net
 
+import cushion_verify
 from cushion.certificates import pac_bayes as gaussian
 from cushion.certificates.certificate import certify_net
 from cushion.certificates.format.bits import BitReader, BitWriter
@@ -33,6 +34,7 @@ from cushion.certificates.format.layers import Conv, Dense, Pool
 from cushion.certificates.format.message import decode, encode
 from cushion.certificates.format.posterior import encode_posterior, read_posterior
 from cushion.certificates.format.rounded_gaussian import LEAST_EXPONENT, MOST_EXPONENT
+from cushion.certificates.recheck import verify
 from cushion.data.dataset import Dataset
 from cushion.errors import Malformed
 from cushion.nets.tracing import trace
@@ -43,9 +45,7 @@ from cushion.theorems.norms import cells, covered, noise_tolerance, peeled
 from cushion.theorems.occam import bits_bound, occam_bound
 from cushion.theorems.pac_bayes import SIGMAS, NoisyErrors, isotropic, magnitude_noise
 from cushion.theorems.records import Bound
-from cushion.verifier import gaussian as recheck
-from cushion.verifier import verify
-from cushion.verifier.tails import bound_holds
+from cushion_verify import bound_holds
 
 M, DELTA = 100, Decimal("0.05")
 STEP = Decimal("1e-9")
@@ -81,7 +81,7 @@ def _nats_of_tolerance() -> float:
 
 CONFIDENCE: dict[str, Callable[[], float]] = {
     "certificates": lambda: gaussian.confidence_nats(M, Fraction(DELTA)),
-    "verifier": lambda: float(recheck.confidence_nats(M, DELTA)),
+    "verifier": lambda: float(cushion_verify.confidence_nats(M, DELTA)),
     "noise": _nats_of_noise,
     "noise like the weights": _nats_of_magnitudes,
     "spec-fro": _nats_of_tolerance,
@@ -120,8 +120,8 @@ def test_kl_inverse_is_never_below_the_root(q: float, budget: float) -> None:
     found, nats = Decimal(kl_inverse(q, budget)), Decimal(budget)
     assert _kl(Decimal(q), found) >= nats
     assert _kl(Decimal(q), found - STEP) < nats
-    assert recheck.kl_reaches(Decimal(q), found, nats)
-    assert not recheck.kl_reaches(Decimal(q), found - STEP, nats)
+    assert cushion_verify.kl_reaches(Decimal(q), found, nats)
+    assert not cushion_verify.kl_reaches(Decimal(q), found - STEP, nats)
     assert Decimal(gaussian.pac_bayes_bound(str(q), M, budget * M)) >= found
 
 

@@ -4,9 +4,7 @@ test_verifier_tails).
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import struct
@@ -20,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cushion
-from cushion import verifier
+import cushion_verify
+from cushion.certificates import recheck as verifier
 from cushion.certificates.certificate import Certificate, certify_net, sentence
 from cushion.certificates.format.claims import Holdout, assumptions_of
-from cushion.certificates.format.container import MAGIC, pack, unpack
+from cushion.certificates.format.container import MAGIC, pack
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
@@ -69,7 +68,7 @@ def test_a_true_certificate_verifies_at_every_level(
 ) -> None:
     path = certificate.save(tmp_path / "c.cushion")
     verdict = verifier.verify(path, toy(), toy(100, seed=1))
-    assert (verdict.ok, verdict.level, verdict.holdout_replayed, verdict.reason) == (
+    assert (verdict.ok, verdict.level, "holdout" in verdict.replayed, verdict.reason) == (
         True,
         "replay",
         True,
@@ -175,15 +174,15 @@ def test_more_labels_than_classes_is_not_ok(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (lambda c: {"errors": -1}, "count"),
-        (lambda c: {"errors": c.m + 1}, "count"),
-        (lambda c: {"m": 0, "errors": 0}, "count"),
+        (lambda c: {"errors": -1}, "errors must be a whole number"),
+        (lambda c: {"errors": c.m + 1}, "401 errors on the examples are more than"),
+        (lambda c: {"m": 0, "errors": 0}, "m must be a whole number from 1"),
         (lambda c: {"bits": 0}, "bits"),
         (lambda c: {"bits": c.bits + 1}, "bytes|canonical|early|zero"),
         (lambda c: {"bits": c.bits - 1}, "bytes|canonical|early|zero"),
         (lambda c: {"delta": "0.0", "holdout": None, "assumptions": ASSUMPTIONS}, "above 0"),
         (lambda c: {"delta": "0.6", "holdout": None, "assumptions": ASSUMPTIONS}, "above 0"),
-        (lambda c: {"delta": "NaN", "holdout": None, "assumptions": ASSUMPTIONS}, "decimals"),
+        (lambda c: {"delta": "NaN", "holdout": None, "assumptions": ASSUMPTIONS}, "decimal"),
         (lambda c: {"delta": "0.04"}, "own delta"),
         (lambda c: {"data": "toy\x1b[2K"}, "printable"),
         (lambda c: {"data_fingerprint": "xyz"}, "hexadecimal"),
@@ -201,16 +200,16 @@ def test_more_labels_than_classes_is_not_ok(tmp_path: Path) -> None:
             lambda c: {"holdout": dataclasses.replace(c.holdout, data_fingerprint="f")},
             "hexadecimal",
         ),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, bound="1e-9")}, "decimals"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, m=10**7 + 1)}, "held-out"),
-        (lambda c: {"m": 10**7 + 1}, "count"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, bound="1e-9")}, "decimal"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, m=10**7 + 1)}, "holdout's m"),
+        (lambda c: {"m": 10**7 + 1}, "whole number from 1 to 10000000"),
         (lambda c: {"bits": 2**22 + 1}, "bits"),
-        (lambda c: {"bound": "1e-3"}, "decimals"),
-        (lambda c: {"bound": "-0.5"}, "decimals"),
-        (lambda c: {"bound": "٠.٥"}, "decimals"),
+        (lambda c: {"bound": "1e-3"}, "decimal"),
+        (lambda c: {"bound": "-0.5"}, "decimal"),
+        (lambda c: {"bound": "٠.٥"}, "decimal"),
         (lambda c: {"about": "f"}, "about"),
         (lambda c: {"kind": "guess"}, "kind"),
-        (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=-1)}, "held-out"),
+        (lambda c: {"holdout": dataclasses.replace(c.holdout, errors=-1)}, "holdout's errors"),
     ],
 )
 def test_nonsense_is_malformed(
@@ -287,19 +286,18 @@ def test_no_byte_can_be_changed_cut_or_added(tmp_path: Path, certificate: Certif
         verifier.verify(path, toy())
 
 
-@functools.cache
-def _any_claim() -> Any:
-    return certify_net(NET, toy(20), DELTA).claim
-
-
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=80), st.integers(1, 700))
-def test_resealed_random_messages_never_crash_the_verifier(message: bytes, bits: int) -> None:
-    claim = dataclasses.replace(_any_claim(), bits=bits)
-    content = pack(claim, message)
-    assert unpack(content) == (claim, message)
-    with contextlib.suppress(Malformed):
-        read(message, bits)
+def test_random_messages_are_read_alike_by_both_readers(message: bytes, bits: int) -> None:
+    try:
+        costs: list[int] | None = [item.bits for item in read(message, bits)[1]]
+    except Malformed:
+        costs = None
+    try:
+        again: list[int] | None = cushion_verify.IntegerNet(message, bits).costs
+    except cushion_verify.Malformed:
+        again = None
+    assert costs == again
 
 
 def test_missing_files_and_folders_are_bad_input(tmp_path: Path) -> None:
@@ -353,7 +351,11 @@ def test_a_holdout_made_of_the_sample_s_rows_is_refused(
     errors = NET.errors(copy.x, copy.y)
     line = Holdout(copy.fingerprint, errors, 400, "0.05", occam_bound(errors, 400, 0, DELTA))
     verdict = verifier.verify(write(tmp_path, certificate, holdout=line), data, copy)
-    assert (verdict.ok, verdict.sample_replayed, verdict.holdout_replayed) == (False, True, False)
+    assert (verdict.ok, "sample" in verdict.replayed, "holdout" in verdict.replayed) == (
+        False,
+        True,
+        False,
+    )
     assert "not held out" in verdict.reason
 
 
@@ -369,7 +371,7 @@ def test_a_replay_that_takes_long_is_asked_for(
     tmp_path: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = certificate.save(tmp_path / "c.cushion")
-    monkeypatch.setattr("cushion.verifier.check.MOST_EFFORT", 10_000)
+    monkeypatch.setattr("cushion_verify.MOST_EFFORT", 10_000)
     with pytest.raises(BadInput, match="add `slow`"):
         verifier.verify(path, toy())
     assert verifier.verify(path, toy(), slow=True).ok
@@ -393,9 +395,6 @@ def test_only_files_and_data_are_verified(tmp_path: Path, certificate: Certifica
     with pytest.raises(BadInput, match="not int"):
         cushion.verify(path, toy(), 3)  # type: ignore[arg-type]
     assert "1500" in cushion.verify(path, "digits").reason
-    for named in (("digits",), (toy(), "digits")):
-        with pytest.raises(BadInput, match=r"'digits'; cushion\.verify takes names"):
-            verifier.verify(path, *named)  # type: ignore[arg-type]
 
 
 def test_inputs_of_another_type_or_size_are_not_ok(tmp_path: Path) -> None:
@@ -443,6 +442,6 @@ def test_the_published_certificate_still_verifies() -> None:
     verdict = cushion.verify(
         Path(__file__).parents[2] / "results" / "demo" / "digits.cushion", "digits"
     )
-    assert (verdict.ok, verdict.level, verdict.holdout_replayed) == (True, "replay", True)
+    assert (verdict.ok, verdict.level, "holdout" in verdict.replayed) == (True, "replay", True)
     assert (verdict.claim.m, verdict.claim.errors, verdict.claim.bits) == (1500, 36, 544)
     assert Decimal(verdict.claim.bound) < Decimal("0.45")

@@ -21,6 +21,7 @@ from cushion.certificates.format.claims import Answers
 from cushion.certificates.rerun import features_again, rounds_again
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
+from cushion.data.registered import reading_through, sharing
 from cushion.errors import BadInput, Malformed
 from cushion.progress import working
 from cushion_verify import Given, Verdict
@@ -47,6 +48,7 @@ def verify(
     backbone: str | None = None,
     backbone_weights: str | None = None,
     features: str | Path | NDArray[np.uint8] | None = None,
+    looks: str | Path | None = None,
     slow: bool = False,
 ) -> Verdict:
     """Check the certificate at `path` against the sample it is about, as `cushion_verify` does.
@@ -60,24 +62,33 @@ def verify(
     features of a backbone are recomputed, of an installed package by its name, else with `backbone`
     (file.py:factory) and `backbone_weights`; or `features` of the sample, [m, width] bytes or an
     .npy file of them, are taken as given.
+
+    A hold-out certificate is about `holdout`, the held-out part of a source, or `data` where there
+    is neither; `looks` is the ledger of these rows.
     """
     if model is None and any(one is not None for one in (normalise, device, batch)):
         raise BadInput(
             "`normalise`, `device` and `batch` say how your net answers; give `model` as well"
         )
-    if isinstance(data, (str, PathLike)):
-        data, holdout = load_pair(data)
-    sample = None if data is None else as_dataset(data)
-    held = None if holdout is None else as_dataset(holdout, like=sample)
+    with _refusals():
+        claim = cushion_verify.read(path).claim
+        ledger = None if looks is None else cushion_verify.read_file(looks)
+    with reading_through(looks):
+        if isinstance(data, (str, PathLike)):
+            data, own = load_pair(data)
+            holdout = own if holdout is None else holdout
+        sample = None if data is None else as_dataset(data)
+        held = None if holdout is None else as_dataset(holdout, like=sample)
+    known = held if sample is None else sample  # numbers the classes
     if model is not None:
         if answering is not None:
             raise BadInput("`model` and `answering` both say what f answers; give one of them")
-        if sample is None:
+        if known is None:
             raise BadInput("`model` is replayed beside the sample; give `data` as well")
-        answering = _answering(model, sample, normalise, device, batch)
-    with _refusals():
-        claim = cushion_verify.read(path).claim
-    given = _rows(sample, held)
+        answering = _answering(model, known, normalise, device, batch)
+    if claim.kind == "holdout":
+        sample, held = sample if held is None else held, None
+    given = {**_rows(sample, held), "looks": ledger}
     if unlabelled is not None or answering is not None:
         given |= _about_f(claim, sample, held, unlabelled, answering)
     if sample is not None:
@@ -92,6 +103,8 @@ def verify(
         given |= again.given
     verdict = check(path, Given(**given), slow=slow)
     verdict.warn("" if again is None else again.difference)
+    if claim.kind == "holdout" and sample is not None and sharing(sample.x) is not None:
+        verdict.warnings.clear()  # what may be told of rows under a ledger is in the ledger
     return verdict
 
 
@@ -167,7 +180,7 @@ def _scores(said: Answers) -> NDArray[np.floating[Any]]:
     if said.scores is not None:
         return said.scores
     made = np.zeros((len(said.classes), max(2, int(said.classes.max()) + 1)))
-    made[np.arange(len(made)), said.classes] = said.gaps
+    made[np.arange(len(made)), said.classes] = np.nan_to_num(said.gaps, nan=0.0)
     return made
 
 
