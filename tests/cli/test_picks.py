@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,18 @@ def test_bad_flags_get_one_sentence_and_nothing_is_written(
     assert code == 2
     assert said in capsys.readouterr().err
     assert list(out.parent.iterdir()) == []
+
+
+def test_the_training_of_the_page_on_picks_is_certified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "picks.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine.py").write_text(block)
+    out = tmp_path / "mine.cushion"
+    fit = ["--kind", "picks", "--fit", f"{tmp_path / 'mine.py'}:fit", "--groups", "40,40"]
+    assert main(["certify", "--data", "digits,subset=300,seed=0", *fit, "-o", str(out)]) == 0
+    assert claim_in(out).picks > 0
 
 
 def test_ctrl_c_writes_nothing(
