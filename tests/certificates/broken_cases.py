@@ -213,6 +213,8 @@ def _fields() -> Iterator[Case]:
         "count": {"disagreements": f_line.m + 1},
         "net-fingerprint": {"net_fingerprint": ""},
         "bound-f": {"bound_f": "1.1"},
+        "program-short": {"program": "0" * 63},
+        "program-a-number": {"program": 0},
     }.items():
         content = altered(moved, transfer=dataclasses.replace(f_line, **change))
         yield _bad(f"transfer-{name}", content, f"a bound on f whose {name} is not allowed")

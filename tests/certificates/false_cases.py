@@ -299,6 +299,14 @@ def _transfers() -> Iterator[Case]:
         net="other",
     )
     yield _no(
+        "transfer-other-program",
+        altered(plain),
+        "message",
+        "given a net with f's numbers and another forward",
+        unlabelled=FRESH,
+        net="same_numbers",
+    )
+    yield _no(
         "transfer-other-inputs",
         altered(plain),
         "message",

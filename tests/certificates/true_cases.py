@@ -126,6 +126,13 @@ def _lines() -> Iterator[Case]:
         "with the bound on f, replayed with f and the inputs",
         **replayed,
     )
+    unread = dataclasses.replace(moved.claim.transfer, program=None)
+    yield _ok(
+        "transfer-program-unknown",
+        altered(moved, transfer=unread),
+        "f's program has no fingerprint: nothing of it could be read",
+        **replayed,
+    )
     yield _ok(
         "transfer-version-before",
         version_before("transfer"),

@@ -15,6 +15,22 @@ def f() -> nn.Module:
     return net
 
 
+class Halved(nn.Sequential):
+    """Another program with the same numbers: the first value counts half."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = self[0](x)
+        scores: torch.Tensor = self[1](torch.cat([flat[:, :1] / 2, flat[:, 1:]], dim=1))
+        return scores
+
+
+def same_numbers() -> nn.Module:
+    """f's parameters under f's names, and another forward: not the net of the certificates."""
+    net = Halved(nn.Flatten(), nn.Linear(4, 2))
+    net.load_state_dict(f().state_dict())
+    return net
+
+
 def other() -> nn.Module:
     """The same with one number changed: not the net of the certificates."""
     net = f()

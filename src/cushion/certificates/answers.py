@@ -23,6 +23,7 @@ from cushion.nets.classifier import as_module
 from cushion.nets.engine import map_shards
 from cushion.nets.identity import numbers_of
 from cushion.nets.network import Network
+from cushion.nets.program import program_fingerprint
 from cushion.nets.steady import compare
 
 _FEW = 2  # rows that are also scored in batches of their own
@@ -100,12 +101,13 @@ def teacher_scores(model: Any, data: Dataset) -> Tensor:
     return scores
 
 
-def answers_of(scores: Tensor, net_fingerprint: str) -> Answers:
+def answers_of(scores: Tensor, net_fingerprint: str, program: str | None = None) -> Answers:
     """The answers and gaps that [n, classes] scores stand for."""
     exact = scores.double()
     top = exact.topk(2, dim=1)
     gaps: NDArray[np.float64] = (top.values[:, 0] - top.values[:, 1]).numpy()
-    return Answers(net_fingerprint, top.indices[:, 0].numpy(), gaps, scores=exact.numpy())
+    classes = top.indices[:, 0].numpy()
+    return Answers(net_fingerprint, classes, gaps, program, scores=exact.numpy())
 
 
 def answer(
@@ -115,7 +117,7 @@ def answer(
     module.
     """
     scores = score(model, x, classes=classes, labels=labels, describe="f's answers")
-    return answers_of(scores, fingerprint_net(model))
+    return answers_of(scores, fingerprint_net(model), program_fingerprint(model))
 
 
 def _to(net: nn.Module, batch: Batch) -> Batch:

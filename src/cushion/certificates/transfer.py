@@ -104,6 +104,7 @@ def transfer(
         delta=_plain(delta),
         bound=bound,
         bound_f=_plain(min(Decimal(1), _EXACT.add(Decimal(claim.bound), Decimal(bound)))),
+        program=answers.program,
     )
     assumed = assumptions_of(
         claim.kind,

@@ -55,7 +55,7 @@ class _Tracer(fx.Tracer):
         self.failed_in: nn.Module | None = None
         self.called: set[int] = set()  # id() of the modules that were called, with all of a leaf
         self._shape, self._placed, self._running = shape, False, False
-        self._hollow = None if shape is None else _without_values(replica)
+        self._hollow = None if shape is None else without_values(replica)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Shaped(node, self)
@@ -108,7 +108,7 @@ class _Tracer(fx.Tracer):
             raise
 
 
-def _without_values(replica: nn.Module) -> nn.Module:
+def without_values(replica: nn.Module) -> nn.Module:
     """The module on tensors that have shapes only: no memory, and nothing is computed."""
     memo: dict[int, Any] = {id(b): b.to("meta") for b in replica.buffers()}
     for value in replica.parameters():
