@@ -21,7 +21,7 @@ from cushion.certificates.format.claims import Answers
 from cushion.certificates.rerun import features_again, rounds_again
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import Inputs, as_inputs
-from cushion.data.registered import reading_through, sharing
+from cushion.data.registered import reading_through, registered
 from cushion.errors import BadInput, Malformed
 from cushion.progress import working
 from cushion_verify import Given, Verdict
@@ -73,6 +73,9 @@ def verify(
     with _refusals():
         claim = cushion_verify.read(path).claim
         ledger = None if looks is None else cushion_verify.read_file(looks)
+    rows = registered(claim.data_fingerprint) if claim.kind == "holdout" else None
+    if rows is not None and not rows.closed and looks is None:
+        raise BadInput(f"{path} is about rows under the ledger {rows.ledger}; give that as `looks`")
     with reading_through(looks):
         if isinstance(data, (str, PathLike)):
             data, own = load_pair(data)
@@ -103,7 +106,7 @@ def verify(
         given |= again.given
     verdict = check(path, Given(**given), slow=slow)
     verdict.warn("" if again is None else again.difference)
-    if claim.kind == "holdout" and sample is not None and sharing(sample.x) is not None:
+    if rows is not None and not rows.closed:
         verdict.warnings.clear()  # what may be told of rows under a ledger is in the ledger
     return verdict
 

@@ -10,6 +10,7 @@ from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.search.options import SearchOptions
 from cushion.cli import options
 from cushion.cli.flags import from_flags, given
+from cushion.cli.ledger import claim_json
 from cushion.cli.output import answer
 from cushion.cli.render import table
 from cushion.data.files import check_writable
@@ -171,7 +172,7 @@ def certify(args: argparse.Namespace) -> int:
     assumed = "; ".join(claim.assumptions)
     answer(
         args,
-        {"ok": True, "file": args.out, **claim.to_json()},
+        {"ok": True, "file": args.out, **claim_json(claim)},
         statement(claim),
         count_sentence(claim),
         *other_sentences(claim, labels),

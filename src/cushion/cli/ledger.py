@@ -13,6 +13,8 @@ from cushion.certificates.format.claims import (
     OccamClaim,
     PicksClaim,
 )
+from cushion.certificates.format.holdout_claim import HoldoutClaim
+from cushion.certificates.holdout.words import count_sentence, other_sentences, statement
 from cushion.certificates.sample_assumptions import sample_assumptions
 from cushion.cli.render import table
 from cushion.numerics import counted, float_up, percent_up
@@ -76,6 +78,8 @@ def show_assumptions(claim: Claim) -> list[str]:
 
 def show_numbers(claim: Claim) -> list[str]:
     """The statement, every count and fingerprint behind it, and the ledger, as lines of text."""
+    if isinstance(claim, HoldoutClaim):
+        return _holdout_numbers(claim)
     m = f"{spaced(claim.m)} examples of {claim.data}"
     errors = counted(spaced(claim.errors), "error")
     if isinstance(claim, GaussianClaim):
@@ -116,6 +120,25 @@ def show_numbers(claim: Claim) -> list[str]:
     return [*lines, "", *show_ledger(claim)]
 
 
+def _holdout_numbers(claim: HoldoutClaim) -> list[str]:
+    """Of f on held-out rows: every line with its share of δ, and what earlier looks were told."""
+    shares: list[list[object]] = [["overall", claim.delta_all, percent_up(claim.bound)]]
+    shares += [[f"{one.what} {one.which}", one.delta, percent_up(one.bound)] for one in claim.lines]
+    if (line := claim.selective) is not None:
+        shares.append(["errors of what is answered", line.delta, percent_up(line.bound)])
+        shares.append(["refusals", line.delta_refused, percent_up(line.bound_refused)])
+    shares.append(["total", claim.delta, ""])
+    return [
+        *(statement(claim), count_sentence(claim), *other_sentences(claim), ""),
+        f"   fingerprint of the held-out examples: {claim.data_fingerprint}",
+        f"   fingerprint of f's numbers: {claim.net_fingerprint}",
+        f"   gaps of at most {claim.tolerance} of a row's largest score are ties",
+        *("", "What was paid in failure probability:"),
+        table(["paid for", "δ", "at most"], shares),
+        *(f"{item.item}: {counted(item.bits, 'bit')}; {item.meaning}" for item in claim.ledger),
+    ]
+
+
 def _who_picked(claim: PicksClaim) -> str:
     if claim.fit is not None:
         return f"f, by {claim.fit.function}() with seed {claim.fit.seed}"
@@ -145,7 +168,8 @@ def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
                 stated = claim.transfer.bound_f
                 obj |= {"about": "f", "bound": stated, "delta": total_delta(claim)}
     obj["vacuous"] = stated.startswith("1")
-    for part in (obj, obj["holdout"], obj.get("transfer"), *obj.get("deltas", ())):
+    own = (obj.get("selective"), *obj.get("lines", ()))
+    for part in (obj, obj["holdout"], obj.get("transfer"), *obj.get("deltas", ()), *own):
         for key in _PROBABILITIES & set(part or ()):
             if part[key] is not None:
                 part[key] = float_up(part[key])
@@ -154,3 +178,4 @@ def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
 
 _BOUNDS = {"bound", "bound_f", "bound_g", "sample_bound"}
 _PROBABILITIES = _BOUNDS | {"delta", "delta_draws", "delta_g", "kl", "tolerance"}
+_PROBABILITIES |= {"delta_all", "delta_refused", "bound_refused", "risk"}

@@ -313,10 +313,13 @@ _KINDS: dict[str, type[Claim]] = {
 
 def read_claim(obj: Any) -> Claim:
     """The claim of the kind that it names; Malformed if there is none, or it breaks its rules."""
+    from cushion.certificates.format.holdout_claim import HoldoutClaim  # itself a kind of Claim
+
+    kinds = {**_KINDS, "holdout": HoldoutClaim}
     kind = obj.get("kind") if isinstance(obj, dict) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise Malformed(f"the claim must be an object whose kind is one of {', '.join(_KINDS)}")
-    return _read_record(_KINDS[kind], obj, "the claim")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise Malformed(f"the claim must be an object whose kind is one of {', '.join(kinds)}")
+    return _read_record(kinds[kind], obj, "the claim")
 
 
 _R = TypeVar("_R", bound=Record)

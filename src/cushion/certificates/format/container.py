@@ -14,7 +14,7 @@ MAGIC = b"\x89cushion1\n"
 _LENGTH = struct.Struct("<I")
 _DIGEST = 32
 _MOST_CLAIM = 2**20
-_MOST_MESSAGE = {"occam": 2**19, "pac-bayes": 2**19, "picks": 2**24}
+_MOST_MESSAGE = {"occam": 2**19, "pac-bayes": 2**19, "picks": 2**24, "holdout": 0}
 
 
 def pack(claim: Claim, message: bytes) -> bytes:

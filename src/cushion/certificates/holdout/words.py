@@ -27,9 +27,10 @@ def count_sentence(claim: HoldoutClaim) -> str:
     errors = spaced(claim.errors)
     if (look := claim.look) is None:
         return f"It errs on {errors} of {among}; that this is their first use is assumed."
-    before = counted(look.number - 1, "look")
-    paid = f"{before} before it told {counted(spaced(look.bits_before), 'bit')}, which it pays"
-    return f"It errs on at most {errors} of {among}. This is look {look.number}: {paid}."
+    told = "nothing was told before it"
+    if look.number > 1:
+        told = f"it pays the {counted(spaced(look.bits_before), 'bit')} that were told before it"
+    return f"It errs on at most {errors} of {among}. This is look {look.number}; {told}."
 
 
 def other_sentences(claim: HoldoutClaim, labels: Sequence[int | str] | None = None) -> list[str]:
