@@ -55,7 +55,7 @@ def naive_bytes(row: list[float], scale: int, offset: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("scale", "offset"), [(5, 0), (7, 128), (-2, 3), (20, 0)])
+@pytest.mark.parametrize(("scale", "offset"), [(5, 0), (3, 128), (-2, 3), (20, 0)])
 def test_floats_become_bytes_by_the_declared_map(scale: int, offset: int) -> None:
     floats = np.random.default_rng(0).normal(1, 3, (40, 700)).astype(np.float32)
     floats[3, 4] = np.nan

@@ -193,7 +193,7 @@ def test_the_net_is_saved_beside_the_certificate_and_loads_again(tmp_path: Path)
     net = trainings.fit(torch.zeros(1, 1, 4, 4), torch.zeros(1, dtype=torch.int64), 9)
     from safetensors.torch import load_file
 
-    net.load_state_dict(load_file(tmp_path / "mine.safetensors"))
+    net.load_state_dict(load_file(tmp_path / "mine.cushion.safetensors"))
     assert fingerprint_net(net) == claim_of(certificate).coefficients
 
 

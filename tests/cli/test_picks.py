@@ -15,6 +15,7 @@ from tests.picks_cases import blobs
 
 from cushion.certificates.format.claims import PicksClaim
 from cushion.certificates.format.container import unpack
+from cushion.certificates.picks.run import weights_beside
 from cushion.cli import main
 
 FIT = f"{trainings.__file__}:fit"
@@ -50,8 +51,8 @@ def test_ones_own_training_is_certified_and_its_net_saved(
     assert (claim.fit.groups, claim.fit.seed, claim.choices) == ((20, 20, 20), 7, 2)
     assert f"your net f, trained on {claim.picks} of them, errs on at most" in said
     assert "held out:" in said
-    assert f"The net itself is in {out.with_suffix('.safetensors')}" in said
-    assert out.with_suffix(".safetensors").is_file()
+    assert f"The net itself is in {weights_beside(out)}" in said
+    assert weights_beside(out).is_file()
     assert f"Check it with: cushion verify {out} --data {data} --fit {FIT}" in said
 
 
@@ -65,7 +66,7 @@ def test_the_answer_as_json_names_the_net(
     claim = claim_in(out)
     assert obj["ok"]
     assert obj["about"] == "f"
-    assert obj["net"] == str(out.with_suffix(".safetensors"))
+    assert obj["net"] == str(weights_beside(out))
     assert (obj["picks"], obj["errors"]) == (claim.picks, claim.errors)
     assert obj["bound"] >= float(claim.bound)
     assert not obj["vacuous"]

@@ -33,6 +33,7 @@ from cushion.progress import working
 
 Function = Callable[[Any, Tensor, int], nn.Module]  # (x, y, seed) of the picked rows
 BATCH = 256
+_MOST_BATCH = 2**20
 _FEW = 4  # batches whose rows are scored again in another order, after every training
 
 
@@ -148,6 +149,8 @@ def user_fit(
         path = inspect.getsourcefile(given) or "" if inspect.isfunction(given) else ""
         if not Path(path).is_file():
             raise BadInput("`fit` must be file.py:function, or a function that stands in a file")
+    if not 1 <= batch <= _MOST_BATCH:
+        raise BadInput(f"`batch` must be a whole number from 1 to {_MOST_BATCH}, not {batch}")
     source = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return UserFit(function, Fit(source, name, seed, groups, batch, tolerance))
 

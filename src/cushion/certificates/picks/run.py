@@ -29,7 +29,7 @@ class NetCertificate(Certificate):
     net: nn.Module
 
     def save(self, path: str | Path) -> Path:
-        """The certificate file, and beside it, as NAME.safetensors, f's state dict."""
+        """The certificate file, and beside it, as FILE.safetensors, f's state dict."""
         from cushion.nets.loading.weights import save_tensors
 
         # copies, as no two of them may share memory in the file
@@ -42,9 +42,9 @@ def weights_beside(path: str | Path) -> Path:
     """Where the net of a certificate is saved.
 
     >>> weights_beside("mine.cushion").name
-    'mine.safetensors'
+    'mine.cushion.safetensors'
     """
-    return Path(path).with_suffix(".safetensors")
+    return Path(f"{path}.safetensors")
 
 
 def certify_by_list(
@@ -99,7 +99,7 @@ def certify_fit(
         fit,
         seed=seed,
         groups=tuple(options.groups or schedule()),
-        batch=batch or BATCH,
+        batch=BATCH if batch is None else batch,
         tolerance=_tolerance(options.tolerance),
     )
     trained = train(learner, sample)
