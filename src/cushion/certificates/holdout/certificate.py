@@ -36,6 +36,7 @@ from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
 from cushion.nets.devices import placed
 from cushion.nets.normalise import Normalise
+from cushion.nets.program import program_fingerprint
 from cushion.numerics import counted
 from cushion.theorems.occam import parse_delta
 
@@ -80,7 +81,7 @@ def certify_holdout(
     half = isinstance(net, nn.Module) and any(p.dtype in _HALVES for p in net.parameters())
     tolerance = COARSE_TOLERANCE if half else RELATIVE_TOLERANCE
     asked = options.asked(rows.classes)
-    request = Request(fingerprint_net(net), None, tolerance, asked)
+    request = Request(fingerprint_net(net), program_fingerprint(net), tolerance, asked)
     notes: dict[str, Any] = {"normalise": said} if (said := step_before(net)) else {}
     with batches(batch):
         if options.looks is None:
