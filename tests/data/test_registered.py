@@ -1,0 +1,115 @@
+"""Rows under a ledger of looks: found as subsets and in any order, and read only through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.holdout_cases import rows
+
+from cushion.data import Dataset, as_dataset, load_pair, registered
+from cushion.data.inputs import as_holdout, as_inputs
+from cushion.errors import BadInput, Remark
+
+HELD, SAMPLE = rows(40), rows(60, name="sample", first=1)
+CHAIN = "0" * 64
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSHION_DATA", str(tmp_path / "store"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    path = tmp_path / "H.looks"
+    path.touch()
+    registered.register(HELD, path, CHAIN)
+    return path
+
+
+def test_without_a_ledger_nothing_is_withheld_and_no_row_is_hashed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registered, "row_hashes", None)
+    assert as_dataset(HELD) is HELD
+    assert registered.sharing(HELD.x) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        HELD,
+        HELD.select(np.arange(40)[::-1], "another order"),
+        HELD.select(np.array([17]), "one row"),
+        HELD.relabel((HELD.y + 1) % 3, "other labels"),
+        Dataset("both", np.concatenate([SAMPLE.x, HELD.x]), np.append(SAMPLE.y, HELD.y), 3),
+    ],
+    ids=["all", "order", "one", "labels", "within"],
+)
+@pytest.mark.usefixtures("ledger")
+def test_rows_of_a_ledger_are_refused_wherever_they_come_in(part: Dataset) -> None:
+    for read in (as_dataset, lambda data: as_holdout(data, SAMPLE), as_inputs, load_pair):
+        with pytest.raises(BadInput, match=r"under the ledger of looks .*H\.looks"):
+            read(part)
+
+
+@pytest.mark.usefixtures("ledger")
+def test_other_rows_are_free() -> None:
+    assert as_dataset(SAMPLE) is SAMPLE
+    assert as_dataset(rows(40, first=2)).name == "rows"
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_held_out_part_is_left_out_and_that_is_said() -> None:
+    pair = {"train": (SAMPLE.x, SAMPLE.y), "test": (HELD.x, HELD.y)}
+    with pytest.warns(Remark, match="going on without them"):
+        sample, held_out = load_pair(pair)
+    assert held_out is None
+    assert len(sample) == 60
+
+
+def test_through_the_ledger_the_rows_are_read(ledger: Path, tmp_path: Path) -> None:
+    with registered.reading_through(ledger):
+        assert as_dataset(HELD) is HELD
+    with registered.reading_through(tmp_path / "other"), pytest.raises(BadInput):
+        as_dataset(HELD)
+    with pytest.raises(BadInput):
+        as_dataset(HELD)
+
+
+def test_a_closed_ledger_lets_its_rows_go_but_is_not_forgotten(ledger: Path) -> None:
+    known = registered.registered(HELD.fingerprint)
+    assert known is not None
+    registered.note(registered.Registered(**{**vars(known), "closed": True}))
+    assert as_dataset(HELD) is HELD
+    assert registered.sharing(HELD.x) is None
+    assert registered.sharing(HELD.x, closed=True) is not None
+
+
+def test_rows_that_the_sample_has_too_stay_free(tmp_path: Path) -> None:
+    """Few possible rows: the sample meets some of them by chance."""
+    few = Dataset("few", np.arange(10, dtype=np.float32)[:, None], np.arange(10) % 2, 2)
+    sample = Dataset("some", np.arange(5, dtype=np.float32)[:, None], np.arange(5) % 2, 2)
+    registered.register(few, tmp_path / "H.looks", CHAIN, beside=sample)
+    assert as_dataset(sample) is sample
+    with pytest.raises(BadInput):
+        as_dataset(few)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"ledger": 1}', "[" * 10**5])
+def test_a_damaged_register_is_refused_in_one_sentence(
+    ledger: Path, tmp_path: Path, content: str
+) -> None:
+    (file,) = (tmp_path / "store" / "looks").glob("*.json")
+    file.write_text(content)
+    with pytest.raises(BadInput, match=r"\.json: it says which held-out rows .*restore it"):
+        as_dataset(SAMPLE)
+
+
+def test_a_register_without_its_rows_is_refused(ledger: Path, tmp_path: Path) -> None:
+    (file,) = (tmp_path / "store" / "looks").glob("*.rows")
+    file.write_bytes(b"odd")
+    with pytest.raises(BadInput, match=r"\.rows: it says which held-out rows"):
+        as_dataset(SAMPLE)
