@@ -551,7 +551,7 @@ class Verdict:
         obj |= {key: getattr(c, key) for key in ("kind", "about", "data")}
         left_out = {*obj, "ledger", "assumptions", "made_with"}
         stated = {key: part for key, part in vars(c).items() if key not in left_out}
-        stated |= {"bound_f": f.bound_f} if f is not None else {}
+        stated |= {"bound_f": getattr(f, "bound_f", None)} if "transfer" in stated else {}
         lines = {key: key for key in ("holdout", "transfer", "look")} | {"bound_f": "transfer"}
         for key, part in stated.items():
             sure = self.confirmed(lines.get(key, "sample"))
@@ -587,7 +587,7 @@ class Verdict:
         said = [bounded(over, who, claim.bound, claim.delta), counted]
         if f is not None:
             over += f" and of {spaced(f.m)} unlabelled inputs"
-            about_f = bounded(over, "f", f.bound_f, claim.delta, f.delta)
+            about_f = bounded(over, "your net f", f.bound_f, claim.delta, f.delta)
             about_f += f" f and g disagree on {spaced(f.disagreements)} of those inputs."
             if self.confirmed("transfer"):
                 said = [about_f, *said]

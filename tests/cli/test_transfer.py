@@ -116,21 +116,27 @@ def test_the_count_of_disagreements_is_that_of_a_loop(place: Path) -> None:
 def test_verify_with_and_without_the_net(capsys: pytest.CaptureFixture[str], place: Path) -> None:
     stated = json.loads((place / "certify.json").read_text())
     found = answer(capsys, [*verify(place), *own(place)])
-    assert (found["ok"], found["about"], found["transfer_replayed"]) == (True, "f", True)
+    assert (found["ok"], found["about"], "transfer" in found["replayed"]) == (True, "f", True)
     assert (found["bound"], found["delta"]) == (stated["bound_f"], 0.05)
+    assert (found["bound_g"], found["given"]) == (stated["bound_g"], [])
     text = ask(capsys, [*verify(place), *own(place)])[1]
     assert "your net f" in text
-    assert "its disagreements with g were replayed" in text
+    assert "NOT" not in text
+
+
+def test_what_was_not_replayed_is_null_and_claimed(
+    capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
+    """An invented bound on f would stand beside "ok" otherwise."""
+    stated = json.loads((place / "certify.json").read_text())
     found = answer(capsys, verify(place))
-    assert (found["ok"], found["about"], found["transfer_replayed"]) == (True, "g", False)
-    assert (found["bound"], found["delta"], found["bound_f"]) == (
-        stated["bound_g"],
-        0.04,
-        stated["bound_f"],
-    )
+    assert (found["ok"], found["about"], "transfer" in found["replayed"]) == (True, "g", False)
+    assert (found["bound"], found["delta"]) == (stated["bound_g"], 0.04)
+    assert (found["bound_f"], found["transfer"]) == (None, None)
+    assert found["claimed_bound_f"] == found["claimed_transfer"]["bound_f"] == stated["bound_f"]
     text = ask(capsys, verify(place))[1]
-    assert "f's disagreements with g were NOT replayed" in text
-    assert text.index("about g") < text.index("your net f")
+    assert "Claimed about f, NOT checked" in text
+    assert text.index("g, the integer net in this file") < text.index("your net f")
 
 
 def test_another_net_or_other_inputs_are_not_ok(
@@ -138,10 +144,10 @@ def test_another_net_or_other_inputs_are_not_ok(
 ) -> None:
     found = answer(capsys, [*verify(place), *own(place, weights="other.pt")], code=1)
     assert "not the net f" in found["reason"]
-    assert (found["ok"], found["about"], found["transfer_replayed"]) == (False, "g", False)
-    assert (found["level"], found["sample_replayed"]) == ("message", True)
+    assert (found["ok"], found["about"], found["replayed"]) == (False, "g", ["holdout", "sample"])
+    assert (found["level"], found["bound"], found["bound_f"]) == ("message", None, None)
     words = ask(capsys, [*verify(place), *own(place, weights="other.pt")])[1]
-    assert "The errors of g on the sample were replayed and are as stated." in words
+    assert "The errors on the sample were recounted and are as stated." in words
     assert (
         "297"
         in answer(capsys, [*verify(place), *own(place, unlabelled="digits")], code=1)["reason"]

@@ -162,7 +162,7 @@ def _about_f(
         rows = {} if sample is None else {"answers": Inputs(sample.name, sample.x)}
     else:
         if unlabelled is None or answering is None:
-            raise BadInput("to replay the bound on f give both its net and the unlabelled inputs")
+            raise BadInput("to replay the bound on f give both `model` and `unlabelled`")
         if getattr(claim, "transfer", None) is None:
             raise BadInput("this certificate says nothing about a net f; leave `model` out")
         rows = {"answers": as_inputs(unlabelled)}
