@@ -179,6 +179,9 @@ def _fields() -> Iterator[Case]:
         "bound-newline": {"bound": "0.5\n"},
         "name-with-an-escape": {"data": "halves\x1b[2K"},
         "name-with-a-line": {"data": "halves\nok: all levels hold"},
+        "name-with-another-line": {"data": "halves\u2028ok: all levels hold"},
+        "name-turned-round": {"data": "\u202eselppa"},
+        "name-with-a-control-of-one-byte": {"data": "halves\x9b2K"},
         "fingerprint-short": {"data_fingerprint": "abc"},
         "fingerprint-upper-case": {"data_fingerprint": plain.claim.data_fingerprint.upper()},
         "about-f": {"about": "f"},
@@ -190,6 +193,12 @@ def _fields() -> Iterator[Case]:
         "assumptions-more": {"assumptions": (*ASSUMPTIONS, "the reader agrees")},
         "assumptions-reordered": {"assumptions": ASSUMPTIONS[::-1]},
     }
+    first, second, *rest = plain.claim.ledger
+    negative = [
+        dataclasses.replace(first, bits=-5),
+        dataclasses.replace(second, bits=first.bits + second.bits + 5),
+    ]
+    changes["ledger-negative"] = {"ledger": (*negative, *rest)}
     for name, change in changes.items():
         yield _bad(name, altered(plain, **change), "a field that the format does not allow")
     for name, change in {

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+from tests.certificates import user_net
 from tests.certificates.broken_cases import broken_cases
 from tests.certificates.case import Case
 from tests.certificates.false_cases import false_cases
+from tests.certificates.samples import SAMPLES, file_name, sample
 from tests.certificates.true_cases import true_cases
+
+from cushion.certificates.answers import score
 
 HERE = Path(__file__).parent
 
@@ -20,9 +26,29 @@ def all_cases() -> Iterator[Case]:
     yield from broken_cases()
 
 
+def arrays() -> Iterator[tuple[str, bytes]]:
+    """The samples as .npy files, and f's scores on the unlabelled inputs, for whoever has numpy
+    alone.
+    """
+    for name in SAMPLES:
+        yield _saved(name, "x", sample(name).x)
+        yield _saved(name, "y", sample(name).y)
+    for name in ("halves unlabelled", "halves held out"):
+        yield _saved(name, "f", score(user_net.f(), sample(name).x).numpy())
+
+
+def _saved(name: str, part: str, array: np.ndarray) -> tuple[str, bytes]:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return file_name(name, part), buffer.getvalue()
+
+
 def write(folder: Path) -> int:
     """Write all files and their descriptions under a folder; how many there are."""
     count = 0
+    (folder / "samples").mkdir(parents=True, exist_ok=True)
+    for name, content in arrays():
+        (folder / "samples" / name).write_bytes(content)
     for case in all_cases():
         place = folder / case.folder
         place.mkdir(parents=True, exist_ok=True)

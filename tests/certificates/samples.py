@@ -78,6 +78,8 @@ def _one_pixel(x: NDArray[np.uint8], y: NDArray[np.int64]) -> Dataset:
     return Dataset("halves", x, y, 2)
 
 
+_ONE_BIT = np.array([[[[0, 0], [0, 1]]]], dtype=np.uint8)
+
 SAMPLES: dict[str, Callable[[], Dataset]] = {
     "halves": lambda: halves("halves", 200),
     "halves held out": lambda: halves("halves held out", 60),
@@ -86,6 +88,12 @@ SAMPLES: dict[str, Callable[[], Dataset]] = {
     "halves with a row twice": lambda: _rows(lambda y: np.maximum(np.arange(len(y)), 1), "halves"),
     "halves sorted by label": lambda: _rows(lambda y: np.argsort(y, kind="stable"), "halves"),
     "halves doubled": lambda: _rows(lambda y: np.repeat(np.arange(len(y)), 2), "halves doubled"),
+    "halves resampled": lambda: _rows(
+        lambda y: noise("which", 3 * len(y)) % len(y), "halves resampled"
+    ),
+    "halves with lowest bits flipped": lambda: changed(
+        "halves with lowest bits flipped", lambda x, y: Dataset("", x ^ _ONE_BIT, y, 2)
+    ),
     "halves with one label changed": lambda: changed("halves", _one_label),
     "halves with one pixel changed": lambda: changed("halves", _one_pixel),
     "halves with a third class": lambda: changed(
@@ -108,3 +116,12 @@ SAMPLES: dict[str, Callable[[], Dataset]] = {
 def sample(name: str) -> Dataset:
     """The sample of that name."""
     return SAMPLES[name]()
+
+
+def file_name(name: str, part: str) -> str:
+    """Of the array in tests/certificates/samples: x, y, or f (the user's net's scores).
+
+    >>> file_name("halves held out", "x")
+    'halves-held-out.x.npy'
+    """
+    return f"{name.replace(' ', '-')}.{part}.npy"

@@ -1,10 +1,12 @@
-"""Every file of tests/certificates gets its written verdict, through the Python API and the command
-line.
+"""Every file of tests/certificates gets its written verdict, through the Python API, the command
+line and, where numpy alone can do it, the verifier as a script.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.certificates import user_net
-from tests.certificates.build import all_cases
+from tests.certificates.build import all_cases, arrays
 from tests.certificates.case import Case
-from tests.certificates.samples import sample
+from tests.certificates.samples import file_name, sample
 
 from cushion.certificates import answers as float_nets
 from cushion.certificates import recheck as verifier
@@ -43,6 +45,13 @@ def test_building_again_gives_the_same_files(cases: dict[str, Case]) -> None:
         assert path.with_suffix(".json").read_text(encoding="utf-8") == cases[name].description, (
             name
         )
+
+
+def test_the_samples_are_there_as_arrays() -> None:
+    made = dict(arrays())
+    kept = {path.name: path.read_bytes() for path in (HERE / "samples").iterdir()}
+    assert kept == made, "run `python -m tests.certificates.build`"
+    assert max(map(len, kept.values())) < 10_000
 
 
 def test_files_are_small_and_no_two_are_the_same_question() -> None:
@@ -132,3 +141,76 @@ def _saved(path: Path, data: Dataset, held: Dataset | None) -> str:
         arrays |= {"x_test": held.x, "y_test": held.y}
     np.savez(path, **arrays)  # type: ignore[arg-type]
     return str(path)
+
+
+# ---- the script, in a process that has the standard library and numpy
+
+SCRIPT = HERE.parents[1] / "src" / "cushion_verify.py"
+_ALONE = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))  # numpy, and nothing else that was installed
+sys.argv.pop(0)
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    known = {*sys.stdlib_module_names, "numpy", "__main__"}
+    strange = {name.split(".")[0] for name in sys.modules} - known
+    print("loaded besides:", sorted(name for name in strange if not name.startswith("_distutils")))
+"""
+
+
+@pytest.fixture(scope="module")
+def numpy_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the installed numpy and what it brings along."""
+    folder = tmp_path_factory.mktemp("alone")
+    installed = Path(np.__file__).parent.parent
+    for name in ("numpy", "numpy.libs"):
+        if (installed / name).exists():
+            (folder / name).symlink_to(installed / name)
+    return folder
+
+
+def given(written: dict[str, Any]) -> list[str]:
+    """The options that hand a case's arrays over."""
+    found = []
+    for flag, name, part in (
+        ("--x", written["data"], "x"),
+        ("--y", written["data"], "y"),
+        ("--holdout-x", written["holdout"], "x"),
+        ("--holdout-y", written["holdout"], "y"),
+        ("--unlabelled", written["unlabelled"], "x"),
+        ("--answers", written["unlabelled"], "f"),
+    ):
+        if name:
+            found += [flag, str(HERE / "samples" / file_name(name, part))]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "valid/plain",
+        "valid/transfer-and-holdout",
+        "valid/pac-bayes-holdout",
+        "valid/symmetry-8",
+        "valid/floats-own",
+        "invalid/data-pixel-changed",
+        "invalid/not-held-out-lowest-bits",
+        "malformed/json-key-twice",
+    ],
+)
+def test_the_script_needs_numpy_alone(numpy_alone: Path, name: str) -> None:
+    path = HERE / f"{name}.cushion"
+    written = _written(path)
+    command = [sys.executable, "-I", "-S", "-c", _ALONE, str(numpy_alone), str(SCRIPT), str(path)]
+    result = subprocess.run([*command, *given(written)], capture_output=True, text=True)
+    assert result.returncode == CODES[written["verdict"]], result.stderr
+    assert "Traceback" not in result.stderr
+    *lines, besides = result.stdout.splitlines()
+    assert besides == "loaded besides: []"
+    first = {"ok": "ok: ", "not ok": "NOT OK: ", "malformed": None}[written["verdict"]]
+    if first is None:
+        assert (lines, len(result.stderr.splitlines())) == ([], 1)
+    else:
+        assert lines[0].startswith(first)
+        assert len(lines) <= 10

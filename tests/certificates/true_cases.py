@@ -113,6 +113,18 @@ def _lines() -> Iterator[Case]:
         "two classes, a grid of three levels; the file that most others alter",
     )
     yield _ok("holdout", altered(held), "with a hold-out line", holdout="halves held out")
+    longer = dataclasses.replace(held.claim.holdout, delta="0.050")
+    yield _ok(
+        "holdout-delta-as-a-number",
+        altered(held, holdout=longer),
+        "decimals are equal as numbers, not as text",
+        holdout="halves held out",
+    )
+    yield _ok(
+        "name-of-many-scripts",
+        altered(plain, data="ha\u00a0lves \u05d0\u4e2d \U0001f40c \ue000"),
+        "all but listed characters are printable, whatever a table of Unicode says of them",
+    )
     yield _ok(
         "holdout-not-given",
         altered(held),
@@ -194,6 +206,14 @@ def _undetectable() -> Iterator[Case]:
         altered(plain, data="+0-0-0+0" * 20),
         "the decoder never reads the name either: the message alone decides the net",
     )
+    for name, made in (("ledger-words", plain), ("pac-bayes-ledger-words", gaussian())):
+        first, *rest = made.claim.ledger
+        words = dataclasses.replace(first, item="weights", meaning="+0-0-0+0")
+        yield _ok(
+            name,
+            altered(made, ledger=(words, *rest)),
+            "the ledger's words are for people, and the decoder never reads them: its bits count",
+        )
     late = certify_net(nets.difference(), sample("halves"), Decimal("0.5"))
     yield _ok(
         "delta-chosen-late",
