@@ -29,20 +29,22 @@ TABLE: dict[str, set[str]] = {
     "data.counter": {"errors"},
     "certificates.format": {"errors", "records", "progress", "data.counter"},
     "certificates.search": BASE | {"data", "certificates.format"},
-    "certificates": BASE | {"data", "nets", "theorems", "verifier"},
+    "certificates": BASE | {"data", "nets", "theorems"},
     "compressors": BASE | {"data", "nets", "training", "measures", "theorems", "certificates"},
-    "verifier": {"certificates.format"},
     "papers": {"*"},
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},
 }
 # Rooms that never import torch, not even inside a function.
-NO_TORCH = {"errors", "records", "numerics", "progress", "verifier"}
+NO_TORCH = {"errors", "records", "numerics", "progress"}
 NO_TORCH |= {"data", "data.counter", "certificates.format"}
-# Rooms that import nothing from outside but the standard library and these: what a sceptic needs.
-# The format evaluates nets on several threads, so it has to hold the matrix library to one each.
-FROM_OUTSIDE = {"verifier": {"numpy"}, "certificates.format": {"numpy", "threadpoolctl"}}
+# Rooms that import nothing from outside but the standard library and these. The format evaluates
+# nets on several threads, so it has to hold the matrix library to one each.
+FROM_OUTSIDE = {"certificates.format": {"numpy", "threadpoolctl"}}
+# The verifier is one file beside the package; who alone may import it.
+VERIFIER = SRC.parent / "cushion_verify.py"
+ASKS_THE_VERIFIER = {"certificates/recheck.py"}
 # A leaf: who alone may import it.
 LEAVES = {"cli": {"__main__"}, "papers": {"cli"}}
 # Rooms whose folders are families that know nothing of each other, and the folders in them that
@@ -90,6 +92,8 @@ def violations(root: Path) -> list[str]:
             top, _, rest = module.partition(".")
             if top == "torch" and own in NO_TORCH and not typing_only:
                 problems.append(f"{where} imports torch")
+            if top == "cushion_verify" and where.as_posix() not in ASKS_THE_VERIFIER:
+                problems.append(f"{where} imports cushion_verify")
             known = {"cushion", *FROM_OUTSIDE.get(own, {top}), *sys.stdlib_module_names}
             if top not in known:
                 problems.append(f"{where} imports {top}")
@@ -117,11 +121,8 @@ def test_the_import_table_holds() -> None:
     [
         ("certificates/format/bits.py", "import torch", "imports torch"),
         ("data/splits.py", "def f():\n    from torch import nn", "imports torch"),
-        ("verifier/check.py", "from cushion.certificates.certify import f", "imports cushion.cert"),
-        ("verifier/check.py", "from cushion import numerics", "imports cushion.numerics"),
-        ("verifier/check.py", "from cushion.errors import Malformed", "imports cushion.errors"),
-        ("verifier/check.py", "import torch", "imports torch"),
-        ("verifier/check.py", "import scipy", "imports scipy"),
+        ("certificates/certify.py", "import cushion_verify", "imports cushion_verify"),
+        ("cli/verify.py", "from cushion_verify import check", "imports cushion_verify"),
         ("certificates/format/bits.py", "from cushion.data import load", "imports cushion.data"),
         ("certificates/format/bits.py", "from scipy import stats", "imports scipy"),
         ("certificates/format/bits.py", "import rich.progress", "imports rich"),
@@ -156,7 +157,8 @@ def run(code: str) -> str:
     "module",
     [
         "cushion",
-        "cushion.verifier",
+        "cushion_verify",
+        "cushion.certificates.recheck",
         "cushion.data",
         "cushion.certificates.format.message",
         "cushion.certificates.certificate",
@@ -177,7 +179,7 @@ from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.sources import Grid
-from cushion.verifier import verify
+from cushion.certificates.recheck import verify
 data, test = load_pair("digits")
 eye = Grid(np.eye(10, 64, dtype=np.int64), 1)
 net = IntegerNet(data.shape, Bytes(4), (Dense(eye, None, 0, 0),))
@@ -185,6 +187,28 @@ path = certify_net(net, data, Decimal("0.05"), holdout=test).save({str(tmp_path 
 print(verify(path, data, test).ok, "torch" in sys.modules)
 """
     assert run(code) == "True False"
+
+
+def test_the_verifier_is_one_file_that_needs_numpy_alone() -> None:
+    """Of what is not the standard library it imports numpy, in the code and in fact."""
+    tree = ast.parse(VERIFIER.read_text(encoding="utf-8"))
+    tops = {name.split(".")[0] for name, _ in imported(tree)} - set(sys.stdlib_module_names)
+    assert tops == {"numpy"}
+    code = f"""
+import sys
+sys.path.insert(0, {str(VERIFIER.parent)!r})
+before = set(sys.modules)
+import numpy
+of_numpy = set(sys.modules) - before
+import cushion_verify
+found = {{name.split(".")[0] for name in set(sys.modules) - before - of_numpy}}
+print(sorted(found - set(sys.stdlib_module_names)), cushion_verify.__file__)
+"""
+    assert run(code) == f"['cushion_verify', 'numpy'] {VERIFIER}"
+
+
+def test_the_verifier_is_read_in_one_sitting() -> None:
+    assert len(VERIFIER.read_text(encoding="utf-8").splitlines()) <= 2000
 
 
 def test_the_top_of_the_house_is_seen_at_a_glance() -> None:

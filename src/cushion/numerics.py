@@ -2,7 +2,7 @@
 
 A certificate of a few thousand bits needs the binomial tail at probabilities like 2^-3000, far
 below the smallest float, so everything here works with logarithms. Inverses return the safe side:
-never below the true upper bound, and within 1e-9 of it. `verifier` does not use this file: it
+never below the true upper bound, and within 1e-9 of it. `cushion_verify` does not use this file: it
 rechecks with its own arithmetic.
 """
 
