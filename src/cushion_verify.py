@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 if __name__ == "__main__" or Path(sys.argv[0]).stem == "cushion-verify":
     # Two threads of ours, and one each for the matrix library: its own wait for each other.
@@ -1805,9 +1805,6 @@ THRESHOLDS = sorted(
 )
 
 
-risk = matching(r"(?!0\.0+$)0\.[0-9]{1,18}", "a plain decimal above 0 and below 1")
-
-
 class Scored:
     """f's scores of labelled rows; gaps up to `part` of each row's largest magnitude are ties."""
 
@@ -1816,10 +1813,9 @@ class Scored:
         self.slack = part * np.abs(scores).max(axis=1)
         ordered = np.sort(scores, axis=1)
         self.gaps = ordered[:, -1] - ordered[:, -2]
-        classes = scores.shape[1]
-        own = scores[np.arange(len(y)), np.minimum(y, classes - 1)]
+        own = scores[np.arange(len(y)), np.minimum(y, scores.shape[1] - 1)]
         self.rivals = (own[:, None] - scores <= self.slack[:, None]).sum(axis=1)
-        self.rivals[y >= classes] = 2**62  # a label without a score is always missed
+        self.rivals[y >= scores.shape[1]] = 2**62  # a label without a score is always missed
 
     def missed(self, k: int = 1) -> Array:
         """Whether k other classes score as high as the row's own, or nearly so."""
@@ -1841,15 +1837,14 @@ class Scored:
         return int((wrong & (self.gaps > level - self.slack)).sum()), answered
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A bound that follows from errors among m rows at a share of δ; counts are None in a look."""
 
     what: str  # "class", "top", "answered" or "refused"
-    which: Any
+    which: Any  # the class, k, or the threshold
     errors: int | None
     m: int | None
-    share: Decimal
+    delta: str
     bound: str
 
 
@@ -1858,17 +1853,20 @@ class Holdout(Kind):
 
     COUNT: ClassVar = maybe(whole(0, MOST_ROWS))
     PART: ClassVar = {"errors": COUNT, "m": COUNT, "delta": failure, "bound": probability}
+    RISK: ClassVar = matching(r"(?!0\.0+$)0\.[0-9]{1,18}", "a plain decimal above 0 and below 1")
     SELECTIVE: ClassVar = {
-        **{"risk": risk, "threshold": maybe(tolerance), **PART, "refused": COUNT},
+        **{"risk": RISK, "threshold": maybe(tolerance), **PART, "refused": COUNT},
         **{"delta_refused": failure, "bound_refused": probability},
     }
-    LOOK: ClassVar = {"number": whole(1, 10**6), "bits_before": whole(0, MOST_BITS)}
+    LOOK: ClassVar = {
+        **{"number": whole(1, 10**6), "bits_before": whole(0, MOST_BITS), "chain": fingerprint}
+    }
     FIELDS: ClassVar = {
         **{"kind": exactly("holdout"), "about": exactly("f"), **COMMON, "holdout": exactly(None)},
         **{"net_fingerprint": fingerprint, "program": maybe(fingerprint), "tolerance": tolerance},
-        **{"delta_all": failure, "look": maybe(record({**LOOK, "chain": fingerprint}))},
+        **{"delta_all": failure, "look": maybe(record(LOOK)), "ledger": listed(record(LEDGER))},
         "lines": listed(record({"what": text, "which": whole(0, 10_000), **PART})),
-        **{"selective": maybe(record(SELECTIVE)), "ledger": listed(record(LEDGER))},
+        "selective": maybe(record(SELECTIVE)),
     }
     MOST_MESSAGE: ClassVar[int] = 0
     FIRST_USE = (
@@ -1890,80 +1888,69 @@ class Holdout(Kind):
         used = self.FIRST_USE if look is None else self.IN_LEDGER
         check_common(claim, (INDEPENDENT, used, *self.REST))
         check_count(claim.errors, claim.m, "errors on the held-out examples")
-        self.classes = sum(line.what == "class" for line in claim.lines)
-        tops = [line.which for line in claim.lines[self.classes :]]
-        wanted = [("class", k) for k in range(self.classes)] + [("top", k) for k in tops]
-        if [(line.what, line.which) for line in claim.lines] != wanted or self.classes == 1:
-            raise Malformed("the lines must be all classes in their order, and then the top-k line")
-        if len(tops) > 1 or 0 in tops:
-            raise Malformed("there is at most one top-k line, and k is at least 1")
         self.bits = 0 if look is None else int(look.bits_before)
         self.parts = 1 if look is None else look.number * (look.number + 1)
-        self.lines = [
-            Line(line.what, line.which, line.errors, line.m, self._left(line.delta), line.bound)
-            for line in claim.lines
-        ]
-        self._check_shares(bool(tops))
-        if chosen is not None:
-            self._check_selective(chosen)
-        for line in self.lines:
-            if (line.errors is None) != (line.m is None) or (line.m is None) == (look is None):
-                raise Malformed("a line's counts are stated where there is no look, and only there")
-            check_count(line.errors or 0, line.m or 0, "errors of a line")
-        rated = [line.bound for line in self.lines if line.what != "answered"]
-        ladders = claim.errors in ladder(claim.m, 50)
-        ladders &= all(Decimal(bound) * 10_000 in RATES for bound in rated)
-        if look is not None and not ladders:
-            raise Malformed("a look states counts and bounds of the ladders only")
         if [item.bits for item in claim.ledger] != [self.bits] * (look is not None):
             raise Malformed("the ledger must state what was told before the look, and no more")
+        if look is not None and claim.errors not in ladder(claim.m, 50):
+            raise Malformed("a look states a count of the ladder")
+        self.classes = sum(line.what == "class" for line in claim.lines)
+        tops = [line.which for line in claim.lines[self.classes :]]
+        order = [("class", k) for k in range(self.classes)] + [("top", k) for k in tops]
+        asked = self.classes != 1 and len(tops) <= 1 and 0 not in tops
+        if not asked or [(line.what, line.which) for line in claim.lines] != order:
+            raise Malformed("the lines must be all classes in their order, and then the top-k line")
+        lines = [Line(**vars(line)) for line in claim.lines]
+        if (c := chosen) is not None:
+            rows = None if c.refused is None else claim.m
+            lines += [
+                Line("answered", c.threshold, c.errors, c.m, c.delta, c.bound),
+                Line("refused", c.threshold, c.refused, rows, c.delta_refused, c.bound_refused),
+            ]
+        self._check_shares(lines)
+        for line in lines:
+            self._check_line(line)
+        self.lines = [line for line in lines if line.which is not None]
 
-    def _left(self, share: str, among: int = 1) -> Decimal:
-        """What the number of the look leaves of a share, for each of so many bounds."""
-        return DOWN.divide(Decimal(share), self.parts * among)
-
-    def _check_shares(self, top: bool) -> None:
+    def _check_shares(self, lines: list[Line]) -> None:
         """δ is shared by a rule, so that nobody can choose the shares after looking."""
-        claim, chosen, total = self.claim, self.claim.selective, Decimal(self.claim.delta)
-        groups = max(1, (self.classes > 0) + top + (chosen is not None))
-
-        def part(of: int) -> Decimal:
-            return DOWN.quantize(DOWN.divide(total, of), Decimal("1e-18"))
-
-        due = [part(2 * groups * self.classes) for _ in range(self.classes)]
-        due += [part(2 * groups)] * top + [part(4 * groups)] * (2 * (chosen is not None))
-        stated = [line.delta for line in claim.lines]
-        stated += [chosen.delta, chosen.delta_refused] if chosen is not None else []
-        if [Decimal(one) for one in stated] != due or exact_sum(claim.delta_all, *stated) != total:
+        total, kinds = Decimal(self.claim.delta), {line.what for line in lines} - {"refused"}
+        among = {"class": 2 * self.classes, "top": 2, "answered": 4, "refused": 4}
+        due = [DOWN.divide(total, among[line.what] * len(kinds)) for line in lines]
+        due = [DOWN.quantize(share, Decimal("1e-18")) for share in due]
+        stated = exact_sum(self.claim.delta_all, *(line.delta for line in lines))
+        if [Decimal(line.delta) for line in lines] != due or stated != total:
             raise Malformed("δ is not shared among the lines as the format says")
 
-    def _check_selective(self, chosen: Any) -> None:
-        """Malformed unless the threshold is of the grid; adds its two lines."""
-        most, level = Decimal(chosen.risk), chosen.threshold
-        counts = (chosen.errors, chosen.m, chosen.refused)
-        bounds = (chosen.bound, chosen.bound_refused)
-        if level is None:
-            if any(n is not None for n in counts) or any(Decimal(bound) != 1 for bound in bounds):
-                raise Malformed("without a threshold nothing is stated about what is answered")
-            return
-        fits = Decimal(level) in THRESHOLDS and Decimal(chosen.bound) <= most
-        if not fits or (self.claim.look is not None and Decimal(chosen.bound) != most):
-            raise Malformed("the selective line must have a threshold of the grid, and its risk")
-        shares = [self._left(s, len(THRESHOLDS)) for s in (chosen.delta, chosen.delta_refused)]
-        rows = None if chosen.refused is None else self.claim.m
-        self.lines += [
-            Line("answered", level, chosen.errors, chosen.m, shares[0], chosen.bound),
-            Line("refused", level, chosen.refused, rows, shares[1], chosen.bound_refused),
-        ]
+    def _check_line(self, line: Line) -> None:
+        """What the counts and the bound of a line may be, with a look and without."""
+        look, bound, answered = self.claim.look is not None, Decimal(line.bound), "answered"
+        silent = look or line.which is None
+        if (line.errors is None, line.m is None) != (silent, silent):
+            raise Malformed("a line's counts are stated where there is no look, and only there")
+        check_count(line.errors or 0, line.m or 0, "errors of a line")
+        if line.which is None:
+            fits = bound == 1
+        elif line.what == answered:
+            most = Decimal(self.claim.selective.risk)
+            fits = Decimal(line.which) in THRESHOLDS and (bound == most if look else bound <= most)
+        else:
+            fits = not look or bound * 10_000 in RATES
+        if not fits:
+            raise Malformed(f"the bound of the line {line.what} {line.which} is not of its ladder")
+
+    def _holds(self, line: Line, errors: int, m: int) -> bool:
+        """Whether these counts imply the bound, at what is left of the line's share."""
+        among = len(THRESHOLDS) if line.what in ("answered", "refused") else 1
+        share = DOWN.divide(Decimal(line.delta), self.parts * among)
+        return bound_holds(errors, m, self.bits, share, line.bound)
 
     def arithmetic_fault(self) -> str:
-        claim = self.claim
-        overall = Line("all", 0, claim.errors, claim.m, self._left(claim.delta_all), claim.bound)
-        for line in (overall, *self.lines):
-            if line.errors is None or line.m is None:
-                continue
-            if not bound_holds(line.errors, line.m, self.bits, line.share, line.bound):
-                return f"{line.errors} errors among {line.m} rows do not imply {line.bound}"
+        c = self.claim
+        for line in (Line("all", 0, c.errors, c.m, c.delta_all, c.bound), *self.lines):
+            errors, m = line.errors, line.m
+            if errors is not None and m is not None and not self._holds(line, errors, m):
+                return f"{errors} errors among {m} rows do not imply {line.bound}"
         return ""
 
     def message_fault(self) -> str:
@@ -1999,8 +1986,9 @@ class Holdout(Kind):
             return f"f errs on more of the {what} than the {claim.errors} stated"
         for line in self.lines:
             errors, m = rows.count(line.what, line.which)
-            holds = bound_holds(errors, m, self.bits, line.share, line.bound)
-            if line.errors is not None and line.m is not None:
+            if line.errors is None or line.m is None:
+                holds = self._holds(line, errors, m)
+            else:
                 holds = errors <= line.errors and m >= line.m
             if not holds:
                 return f"f does not keep the line {line.what} {line.which} on the {what}"
@@ -2013,12 +2001,12 @@ class Holdout(Kind):
         """Why the ledger is not one in which this look was made and so answered; else empty."""
         claim, chosen, k = self.claim, self.claim.selective, self.claim.look.number
         opening, looks = read_looks(content)
-        rows = (opening.data_fingerprint, opening.m, Decimal(opening.delta))
-        if rows != (claim.data_fingerprint, claim.m, Decimal(claim.delta)):
+        same = (opening.data_fingerprint, opening.m, Decimal(opening.delta))
+        if same != (claim.data_fingerprint, claim.m, Decimal(claim.delta)):
             return "it is about other rows, or has another δ"
         if k > len(looks):
             return f"look {k} has no answer in it"
-        asked, answer, before = looks[k - 1]
+        told, before = looks[k - 1]
         tops = [line.which for line in claim.lines if line.what == "top"]
         due = {
             **{"net_fingerprint": claim.net_fingerprint, "program": claim.program},
@@ -2029,8 +2017,7 @@ class Holdout(Kind):
         if chosen is not None:
             number = chosen.threshold and THRESHOLDS.index(Decimal(chosen.threshold))
             due |= {"selective": chosen.risk, "chosen": (number, _rate(chosen.bound_refused))}
-        found = {**vars(asked), **vars(answer)}
-        if before != self.bits or any(found[key] != value for key, value in due.items()):
+        if before != self.bits or any(told[key] != value for key, value in due.items()):
             return "what was told before it, asked or answered is not what the file says"
         return ""
 
@@ -2055,20 +2042,20 @@ def _rate(bound: str) -> int:
     return int(Decimal(bound) * 10_000)
 
 
-_HOW_OPENED = record(
+OPENED = record(
     {
         **{"looks": exactly(1), "data": text, "data_fingerprint": fingerprint, "delta": failure},
         **{"m": whole(1, MOST_ROWS), "classes": whole(2, 10_000)},
     }
 )
-_ASKED = record(
+ASKED = record(
     {
         **{"look": whole(1, 10**6), "net_fingerprint": fingerprint, "program": maybe(fingerprint)},
         **{"tolerance": tolerance, "per_class": reader(lambda v: type(v) is bool, "true or false")},
-        **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(risk)},
+        **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(Holdout.RISK)},
     }
 )
-_ANSWERED = record(
+ANSWERED = record(
     {
         **{"answer": whole(1, 10**6), "said": text, "errors": maybe(whole(0, MOST_ROWS))},
         **{"rates": listed(whole(0, 10_000)), "bits": whole(1, MOST_BITS)},
@@ -2077,33 +2064,33 @@ _ANSWERED = record(
 )
 
 
-def read_looks(content: bytes) -> tuple[Any, list[tuple[Any, Any, int]]]:
+def read_looks(content: bytes) -> tuple[Any, list[tuple[dict[str, Any], int]]]:
     """A ledger of looks: how it begins, and of each look what was asked and answered, and what all
     answers before it cost. BadInput where a line is damaged, or an answer was not possible.
     """
-    opening, asked, best, chain, told = None, None, None, "", 0
-    looks: list[tuple[Any, Any, int]] = []
     if len(content) > 2**24 or not content.endswith(b"\n"):
         raise BadInput("the ledger of looks is too long, or its last line is not whole")
+    opening, asked, best, chain, bits, closed = None, None, None, "", 0, False
+    looks: list[tuple[dict[str, Any], int]] = []
     for place, line in enumerate(content.splitlines(), 1):
         try:
             obj = json.loads(line.decode("utf-8"))
             stated = obj.pop("chain")
             chain = hashlib.sha256(chain.encode() + b"\n" + canonical(obj)).hexdigest()
-            if stated != chain or canonical({**obj, "chain": chain}) != line:
+            if closed or stated != chain or canonical({**obj, "chain": chain}) != line:
                 raise Malformed("its running hash does not fit")
             if opening is None:
-                opening = _HOW_OPENED(obj, "the first line")
+                opening = OPENED(obj, "the first line")
             elif asked is not None:
-                answer = _ANSWERED(obj, "an answer")
-                bits = _answer_bits(opening, asked, answer, best)
-                if (answer.answer, answer.bits) != (asked.look, bits):
+                answer = ANSWERED(obj, "an answer")
+                cost = _answer_bits(opening, asked, answer, best)
+                if (answer.answer, answer.bits) != (asked.look, cost):
                     raise Malformed("it costs another number of bits")
-                looks.append((asked, answer, told))
-                told, asked = told + bits, None
+                looks.append(({**vars(asked), **vars(answer)}, bits))
+                bits, asked = bits + cost, None
                 best = best if answer.errors is None else answer.errors
-            elif obj != {"closed": True}:
-                asked = _ASKED(obj, "a look")
+            elif not (closed := obj == {"closed": True}):
+                asked = ASKED(obj, "a look")
                 asked.chain = chain
                 if asked.look != len(looks) + 1:
                     raise Malformed("a look is missing")
@@ -2115,21 +2102,21 @@ def read_looks(content: bytes) -> tuple[Any, list[tuple[Any, Any, int]]]:
 def _answer_bits(opening: Any, asked: Any, answer: Any, best: int | None) -> int:
     """The length of an answer's word in the prefix code of its look (section 9.3)."""
     chosen, said = answer.chosen, answer.said
-    if said in ("failed", "no better"):
+    if said != "counted":
         if answer.errors is not None or answer.rates or chosen is not None:
             raise Malformed("such an answer says nothing else")
-        if said == "no better" and best is None:
-            raise Malformed("there was nothing to be better than")
+        if said != "failed" and (said != "no better" or best is None):
+            raise Malformed("there is no such answer here")
         return 2 if said == "failed" and best is not None else 1
     steps, lines = ladder(opening.m, 50), opening.classes * asked.per_class
     lines += asked.top_k is not None
-    if said != "counted" or len(answer.rates) != lines or (chosen is None) != (not asked.selective):
+    if len(answer.rates) != lines or (chosen is None) != (asked.selective is None):
         raise Malformed("these are not the lines that were asked for")
     at, bits = steps.index(answer.errors), 1 + (len(steps) - 1).bit_length()
     if best is not None:
-        bits = 1 + 2 * (steps.index(best) - at).bit_length()  # gamma, behind two bits
         if answer.errors >= best:
             raise Malformed("this is no better than the best before")
+        bits = 1 + 2 * (steps.index(best) - at).bit_length()  # gamma, behind two bits
     rates = [*answer.rates]
     if chosen is not None:
         number, rate = chosen
@@ -2137,10 +2124,9 @@ def _answer_bits(opening: Any, asked: Any, answer: Any, best: int | None) -> int
         rates += [] if number is None else [rate]
         if number not in (None, *range(len(THRESHOLDS))) or (number is None and rate != 10_000):
             raise Malformed("there is no such threshold")
-    for rate in rates:
-        bits += 7  # 89 of them
-        RATES.index(rate)
-    return bits
+    if not set(rates) <= set(RATES):
+        raise Malformed("there is no such bound")
+    return bits + 7 * len(rates)  # 89 of them
 
 
 KINDS: dict[str, Any] = {"occam": Occam, "pac-bayes": PacBayes, "holdout": Holdout}

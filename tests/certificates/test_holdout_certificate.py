@@ -386,7 +386,7 @@ def test_a_look_with_other_bits_number_or_chain_is_refused_by_its_ledger() -> No
     assert not check(altered(good, selective=worse), held, Told(100), looks=content).ok
     more = altered(good, errors=102, bound="0.9")
     assert not check(more, held, Told(100), looks=content).ok
-    with pytest.raises(cushion_verify.Malformed, match="ladders"):
+    with pytest.raises(cushion_verify.Malformed, match="a count of the ladder"):
         check(altered(good, errors=101, bound="0.9"), held, Told(100))
     with pytest.raises(cushion_verify.BadInput, match="damaged"):
         check(good, held, Told(100), looks=content.replace(b"counted", b"counter"))

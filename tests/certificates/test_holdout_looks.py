@@ -120,7 +120,7 @@ def test_looks_and_answers_are_read_back_and_pay_what_was_told_before(ledger: Pa
     assert (found.bits, found.best, found.next_number) == (sum(costs), 55, 6)
     assert found.past[4].request.asked == asked
     opening, theirs = cushion_verify.read_looks(ledger.read_bytes())
-    assert [before for _, _, before in theirs] == [one.look.bits_before for one in found.past]
+    assert [before for _, before in theirs] == [one.look.bits_before for one in found.past]
     assert (opening.m, opening.classes) == (300, 3)
 
 
