@@ -15,9 +15,12 @@ from cushion.certificates.format.holdout_claim import HoldoutClaim
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.holdout.words import statement
+from cushion.certificates.sample_assumptions import notes_on
 from cushion.data.dataset import Dataset
+from cushion.data.doubts import doubts_about_holdout
 from cushion.data.files import write_whole
 from cushion.data.inputs import check_holdout
+from cushion.errors import remark
 from cushion.numerics import float_up, percent_up
 from cushion.theorems.occam import holdout_bound, occam_bound
 
@@ -105,10 +108,17 @@ def certify_net(
             "occam", holdout=line is not None, features=seen is not None
         ),
         holdout=line,
-        made_with={**(made_with or {}), **sample.found},
+        made_with={**(made_with or {}), **notes_on(sample, holdout)},
         features=None if seen is None else seen.claim,
     )
+    remark(*doubts_about(claim))
     return Certificate(claim, message.data)
+
+
+def doubts_about(claim: claims.Claim) -> list[str]:
+    """What a person must know before quoting the bound: that the hold-out line contradicts it."""
+    line = claim.holdout
+    return [] if line is None else doubts_about_holdout(line.errors, line.m, claim.bound)
 
 
 def sentence(claim: claims.Claim) -> str:

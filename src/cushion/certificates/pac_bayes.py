@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cushion.certificates.certificate import Certificate
+from cushion.certificates.certificate import Certificate, doubts_about
 from cushion.certificates.features import Seen
 from cushion.certificates.format.claims import (
     CONFIDENCE,
@@ -29,9 +29,10 @@ from cushion.certificates.format.draws import (
 from cushion.certificates.format.limits import FEWEST_DRAWS
 from cushion.certificates.format.posterior import Factor, Posterior, encode_posterior
 from cushion.certificates.format.rounded_gaussian import ERROR, LEAST_EXPONENT
+from cushion.certificates.sample_assumptions import notes_on
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
-from cushion.errors import BadInput, Malformed
+from cushion.errors import BadInput, Malformed, remark
 from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse
 
 # ln 2 lies between these.
@@ -162,9 +163,10 @@ def certify_gaussian(
             "pac-bayes", holdout=line is not None, features=seen is not None
         ),
         holdout=line,
-        made_with={**(made_with or {}), **sample.found},
+        made_with={**(made_with or {}), **notes_on(sample, holdout)},
         features=None if seen is None else seen.claim,
     )
+    remark(*doubts_about(claim))
     return Certificate(claim, message.data)
 
 

@@ -22,6 +22,7 @@ from cushion.certificates.format.claims import (
     assumptions_of,
 )
 from cushion.certificates.format.message import decode
+from cushion.certificates.sample_assumptions import notes_on_inputs
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput
 from cushion.theorems.occam import holdout_bound
@@ -112,7 +113,8 @@ def transfer(
         transfer=True,
         features=getattr(claim, "features", None) is not None,
     )
-    changed = dataclasses.replace(claim, transfer=line, assumptions=assumed)
+    notes = {**claim.made_with, **notes_on_inputs(inputs)}
+    changed = dataclasses.replace(claim, transfer=line, assumptions=assumed, made_with=notes)
     return dataclasses.replace(certificate, claim=changed)
 
 

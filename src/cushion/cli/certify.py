@@ -21,6 +21,7 @@ from cushion.cli.flags import given as flags_given
 from cushion.cli.ledger import claim_json, show_assumptions, show_ledger, show_numbers
 from cushion.cli.output import answer
 from cushion.cli.verify import UNLABELLED_HELP, errors_sentence
+from cushion.data.doubts import doubts_about_holdout
 from cushion.data.files import check_writable
 from cushion.errors import BadInput
 from cushion.numerics import counted, float_up, percent_up
@@ -196,6 +197,9 @@ def _words(
         errors = counted(spaced(line["errors"]), "error")
         bound = f"{percent_up(line['bound'])} (δ = {total_delta(claim)})"
         lines.append(f"The same for f: {errors} on them bound f's error by {bound}.")
+        if (change := claim.transfer) is not None:
+            doubts = doubts_about_holdout(line["errors"], line["m"], change.bound_f, "f's")
+            lines += [f"Warning: {doubt}." for doubt in doubts]
     if inputs is not None and holdout is not None:
         from cushion.data.inputs import count_shared
 

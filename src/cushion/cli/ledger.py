@@ -115,6 +115,7 @@ def show_numbers(claim: Claim) -> list[str]:
             f"f: disagrees with g on {apart} ({gap}), δ = {change.delta}: at most "
             f"{percent_up(change.bound)}; so f errs on at most {percent_up(change.bound_f)}",
             f"   fingerprint of f's numbers: {change.net_fingerprint}",
+            _program(change.program),
             f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
         ]
     return [*lines, "", *show_ledger(claim)]
@@ -132,11 +133,18 @@ def _holdout_numbers(claim: HoldoutClaim) -> list[str]:
         *(statement(claim), count_sentence(claim), *other_sentences(claim), ""),
         f"   fingerprint of the held-out examples: {claim.data_fingerprint}",
         f"   fingerprint of f's numbers: {claim.net_fingerprint}",
+        _program(claim.program),
         f"   gaps of at most {claim.tolerance} of a row's largest score are ties",
         *("", "What was paid in failure probability:"),
         table(["paid for", "δ", "at most"], shares),
         *(f"{item.item}: {counted(item.bits, 'bit')}; {item.meaning}" for item in claim.ledger),
     ]
+
+
+def _program(found: str | None) -> str:
+    if found is None:
+        return "   f's program has no fingerprint: another one with the same numbers would pass"
+    return f"   fingerprint of f's program: {found}"
 
 
 def _who_picked(claim: PicksClaim) -> str:
@@ -156,7 +164,7 @@ def claim_json(claim: Claim, *, f_confirmed: bool = True) -> dict[str, Any]:
     verdict, its disagreements were replayed), else g. errors, m, bits and the hold-out line are
     always about g.
     """
-    obj = claim.to_json()
+    obj = {**claim.to_json(), "assumed_of_the_sample": list(sample_assumptions(claim))}
     stated = claim.bound
     if isinstance(claim, OccamClaim | PicksClaim) and claim.about == "g":
         obj |= {"bound_g": claim.bound, "delta_g": claim.delta, "bound_f": None}

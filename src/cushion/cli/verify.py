@@ -87,8 +87,10 @@ def run(args: argparse.Namespace) -> int:
     notes = found.claim.made_with
     if data is not None and notes != {**notes, **data.found}:
         remark(*_unsaid(data))
-    own = [f"Assumed of this sample: {text}." for text in sample_assumptions(found.claim)]
-    answer(args, found.to_json(), *found.lines(), *(own if found.ok else []))
+    assumed = sample_assumptions(found.claim)
+    own = [f"Assumed of this sample: {text}." for text in assumed]
+    obj = {**found.to_json(), "assumed_of_the_sample": list(assumed)}
+    answer(args, obj, *found.lines(), *(own if found.ok else []))
     return 0 if found.ok else 1
 
 

@@ -1,15 +1,19 @@
 """What makes a person look again: a net that errs far too much on the data it was trained on, and
-labels whose numbering does not look like the net's.
+labels whose numbering does not look like the net's; held-out examples that speak against a bound.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+from cushion.numerics import float_up, log_binomial_cdf_upper, percent_up
 
 _SCALED = "is the input scaled as in training? See docs/preprocessing.md"
 _NEAR = 0.9  # of the error of guessing
 _FAR = 0.05  # above the stated error, and
 _TIMES = 1.5  # so many times as large
+_CHANCE = 1e-3
 
 
 def doubts_about_error(error: float, classes: int, stated: float | None = None) -> list[str]:
@@ -30,6 +34,26 @@ def doubts_about_error(error: float, classes: int, stated: float | None = None) 
     if error >= _NEAR * guessing and not known:
         return [f"{own}, as guessing would ({100 * guessing:.1f} %): {_SCALED}"]
     return []
+
+
+def doubts_about_holdout(errors: int, m: int, bound: str, whose: str = "the") -> list[str]:
+    """A doubt about a bound, if so many errors among m held-out examples had a chance below 1/1000
+    under it; or none.
+
+    >>> doubts_about_holdout(20, 1000, "0.015")
+    []
+    >>> doubts_about_holdout(40, 1000, "0.015")[0][:66]
+    '40 errors on 1000 held-out examples contradict the bound of 1.50 %'
+    """
+    p = float_up(bound)
+    # P[Bin(m, p) ≥ errors] = P[Bin(m, 1 - p) ≤ m - errors], erring upwards
+    if log_binomial_cdf_upper(m - errors, m, 1 - p) >= math.log(_CHANCE):
+        return []
+    return [
+        f"{errors} errors on {m} held-out examples contradict {whose} bound of "
+        f"{percent_up(bound)}: less than one chance in a thousand. Either the examples are not "
+        "draws of one distribution (copied rows, a sorted split), or the bound has failed"
+    ]
 
 
 def doubts_about_labels(labels: Sequence[int | str] | None, scores: int) -> list[str]:

@@ -32,6 +32,7 @@ class Inputs:
 
     name: str
     x: NDArray[Any]
+    history: tuple[str, ...] = ()  # as of a Dataset
 
     def __len__(self) -> int:
         return len(self.x)
@@ -58,7 +59,7 @@ def as_inputs(source: Inputs | AnyData) -> Inputs:
     else:
         part = as_dataset(source)
     check_free(part.x, part.name)
-    return Inputs(part.name, part.x)
+    return Inputs(part.name, part.x, part.history)
 
 
 def _load(text: str) -> Dataset:

@@ -28,6 +28,7 @@ from cushion.certificates.holdout.lines import bound_of, exact_lines, plain, tel
 from cushion.certificates.holdout.looks import Holding, holding
 from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.holdout.shares import Shares, share_delta
+from cushion.certificates.sample_assumptions import notes_on
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import as_holdout
 from cushion.data.registered import reading_through, register, registered
@@ -166,7 +167,7 @@ def _first_use(
         selective=selective,
         ledger=(),
         assumptions=assumptions_of_holdout(None),
-        made_with={**notes, **rows.found},
+        made_with={**notes, **notes_on(rows)},
     )
     return Certificate(claim, b"")
 

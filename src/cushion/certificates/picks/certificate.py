@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from cushion.certificates.certificate import Certificate
+from cushion.certificates.certificate import Certificate, doubts_about
 from cushion.certificates.features import Seen
 from cushion.certificates.format.claims import (
     Counted,
@@ -19,9 +19,10 @@ from cushion.certificates.format.claims import (
     assumptions_of,
 )
 from cushion.certificates.picks.rounds import Bound, Learner, Picked, Tell, pick, tell_nobody
+from cushion.certificates.sample_assumptions import notes_on
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
-from cushion.errors import BadInput
+from cushion.errors import BadInput, remark
 from cushion.theorems.occam import holdout_bound
 from cushion.theorems.picks import picks_bound
 
@@ -129,7 +130,7 @@ def state(
             features=seen is not None,
         ),
         holdout=line,
-        made_with={**(made_with or {}), **sample.found},
+        made_with={**(made_with or {}), **notes_on(sample, holdout)},
         picks=picks,
         slack=slack,
         configuration=configuration,
@@ -138,4 +139,5 @@ def state(
         features=None if seen is None else seen.claim,
         coefficients=trained.bound.digest(),
     )
+    remark(*doubts_about(claim))
     return Certificate(claim, trained.picked.message)
