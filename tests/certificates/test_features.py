@@ -180,6 +180,29 @@ def test_an_integer_net_reads_the_features_and_may_err_a_little_more(
     assert unpack(pack(claim, loose.message))[0] == claim
 
 
+def test_a_search_on_other_features_begins_anew(options: BackboneOptions, tmp_path: Path) -> None:
+    told: list[str] = []
+    for scale in (5, 5, 6):
+        told.clear()
+        cushion.certify(
+            None,
+            SAMPLE,
+            method="subspace",
+            steps=3,
+            backbone=dataclasses.replace(options, scale=scale),
+            keep=tmp_path / "best",
+            tell=told.append,
+        )
+        assert any("going on from" in one for one in told) == (scale == 5 and bool(told))
+    assert any("another search" in one for one in told)
+
+
+def test_repeated_rows_are_those_of_the_examples(options: BackboneOptions) -> None:
+    twice = Dataset("twice", np.tile(SAMPLE.x, (2, 1, 1, 1)), np.tile(SAMPLE.y, 2), 3)
+    assert see(options, twice).sample(twice).found == {"repeated_rows": 150}
+    assert see(options, SAMPLE).sample(SAMPLE).found == {}
+
+
 def test_files_without_features_do_not_name_them() -> None:
     made = cushion.certify(None, SAMPLE, method="subspace", steps=2).claim
     assert "features" not in made.to_json()

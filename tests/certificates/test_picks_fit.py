@@ -22,7 +22,7 @@ from cushion.certificates.answers import fingerprint_net
 from cushion.certificates.certificate import sentence
 from cushion.certificates.format.claims import PicksClaim, assumptions_of
 from cushion.certificates.format.container import unpack
-from cushion.certificates.picks.fit import user_fit
+from cushion.certificates.picks.fit import BoundFit, user_fit
 from cushion.certificates.picks.options import PicksOptions
 from cushion.certificates.picks.replay import first_difference, replay_fit
 from cushion.certificates.picks.rounds import TIE, Picked, pick
@@ -110,6 +110,63 @@ def test_a_row_whose_scores_are_near_each_other_is_wrong() -> None:
     assert (strict != TIE).all()
     assert 0 < (loose == TIE).sum() < 150
     assert (strict == loose)[loose != TIE].all()
+
+
+def test_a_tolerance_is_a_share_of_the_scores() -> None:
+    def ties(factor: float) -> list[int]:
+        def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+            net = trainings.fit(x, y, seed)
+            with torch.no_grad():
+                for tensor in net[-1].parameters():
+                    tensor.mul_(factor)
+            return net
+
+        how = {"seed": 0, "groups": (20,), "batch": 64, "tolerance": "0.25"}
+        bound = user_fit(fit, **how).bind(SAMPLE.x, SAMPLE.y)
+        return np.flatnonzero(bound.train(np.arange(20)) == TIE).tolist()
+
+    assert 0 < len(ties(1.0)) < 150
+    assert ties(1024.0) == ties(1.0)
+
+
+def test_a_net_with_noise_and_tied_weights_answers_without_noise_and_is_saved(
+    tmp_path: Path,
+) -> None:
+    certificate = made(trainings.tied)
+    certificate.save(tmp_path / "tied.cushion")
+    from safetensors.torch import load_file
+
+    net = trainings.Tied()
+    net.load_state_dict(load_file(tmp_path / "tied.cushion.safetensors"))
+    assert fingerprint_net(net) == claim_of(certificate).coefficients
+    assert not certificate.net.training
+
+
+def test_all_rows_are_scored_in_another_order_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int | None] = []
+
+    def note(self: BoundFit, classes: NDArray[np.int64], most: int | None = None) -> None:
+        checked.append(most)
+
+    monkeypatch.setattr(BoundFit, "check_order", note)
+    made()
+    assert checked == [1024, 1024, 1024, None]
+
+
+def test_fit_runs_on_one_thread_with_deterministic_operations() -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+        seen.append((torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()))
+        return trainings.fit(x, y, seed)
+
+    torch.set_num_threads(2)
+    try:
+        certify_fit(fit, SAMPLE, DELTA, OPTIONS)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert set(seen) == {(1, True)}
 
 
 def test_a_net_that_cannot_decide_errs_everywhere() -> None:

@@ -9,6 +9,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from scipy.special import gammaln, logsumexp
 
 from cushion.errors import BadInput
 from cushion.theorems.picks import picks_bound
@@ -52,6 +53,21 @@ def test_a_longer_sum_is_that_of_exact_fractions_too() -> None:
     for k in (0, 1, 60, 149, 199):
         found = millionths(picks_bound(k, 200, DELTA))
         assert found == naive(k, 200, Fraction("0.05"))
+
+
+@pytest.mark.parametrize("k", [0, 3, 500, 30_000, 45_000])
+def test_sums_of_many_chunks_are_whole(k: int) -> None:
+    """At the bound the sum of all terms is 1 or more, and a millionth below it is less."""
+    n = 60_000
+    m = np.arange(k, n)
+    logs = gammaln(m + 1) - gammaln(m - k + 1) - gammaln(n + 1) + gammaln(n - k + 1)
+
+    def left(bound: int) -> float:
+        return float(logsumexp(logs - (n - m) * np.log1p(-bound / 10**6)) + np.log(0.05 / n))
+
+    found = millionths(picks_bound(k, n, DELTA))
+    assert left(found) > -1e-6
+    assert left(found - 1) < 1e-6
 
 
 def test_it_gives_the_published_values() -> None:
