@@ -58,7 +58,7 @@ def test_the_python_of_the_pac_bayes_page_runs(tmp_path: Path) -> None:
     shown = subprocess.run(
         [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert "ok at level replay" in shown.stdout
+    assert "ok: arithmetic, message and replay all hold" in shown.stdout
 
 
 @pytest.mark.parametrize(
