@@ -159,7 +159,7 @@ def choose_threshold(rows: Scored, risk: str, share: Decimal, look: Look | None)
     for number, threshold in enumerate(grid.thresholds()):
         errors, answered = answering(rows, threshold)
         # the tail falls in p: where it is at most δ' at the risk, BinInv is at most the risk
-        if errors < answered and log_binomial_cdf_upper(errors, answered, most) <= log_delta:
+        if log_binomial_cdf_upper(errors, answered, most) <= log_delta:
             return number
     return None
 
