@@ -18,7 +18,7 @@ from cushion.certificates.format.claims import (
     PicksClaim,
     assumptions_of,
 )
-from cushion.certificates.picks.rounds import Bound, Learner, Picked, Tell, pick, tell_nobody
+from cushion.certificates.picks.rounds import Bound, Learner, Picked, Tell, pick
 from cushion.certificates.sample_assumptions import notes_on
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
@@ -48,7 +48,7 @@ def train(
     learner: Learner,
     sample: Dataset,
     x: NDArray[Any] | None = None,
-    tell: Tell = tell_nobody,
+    tell: Tell | None = None,
 ) -> Trained:
     """Run all rounds on the sample; x: its features, where the learner reads those instead."""
     bound = learner.bind(sample.x if x is None else x, sample.y)

@@ -59,9 +59,10 @@ class BoundFit:
         self._learner, self._x, self._y = learner, x, y
         self.net: nn.Module | None = None
         self._scores: nn.Module | None = None
+        self._answers = np.full(len(y), TIE)  # [m] of the last net
 
-    def train(self, picks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[m] classes; BadInput unless fit gives one net that is one function."""
+    def train(self, picks: NDArray[np.int64]) -> None:
+        """Fit anew; BadInput unless fit gives one net that is one function."""
         first = self.net is None
         self.net = self._fitted(picks)
         if first and fingerprint_net(self._fitted(picks)) != fingerprint_net(self.net):
@@ -71,9 +72,12 @@ class BoundFit:
             )
         # what it returns is read by the picked rows alone
         self._scores = as_module(self.net, as_batch(self._x[picks[:2]]))
-        classes = self.classify(self._x)
-        self.check_order(classes, _FEW * self._learner.said.batch)
-        return classes
+        self._answers = self.classify(self._x)
+        self.check_order(self._answers, _FEW * self._learner.said.batch)
+
+    def classes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[n] classes of rows of the sample."""
+        return self._answers[rows]
 
     def classify(self, x: NDArray[Any]) -> NDArray[np.int64]:
         """[n] classes, `TIE` where the gap between the two largest scores is within the tolerance

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cushion.errors import BadInput
 from cushion.records.options import Options, option
 
-CHOICES = 64  # learners that the frozen list has room for: each gets δ / 64
+CHOICES = 128  # learners of the frozen list: each gets δ / 128
 _FEWEST, _PART, _ROUNDS = 20, 8, 40
 
 
@@ -27,7 +27,19 @@ class PicksOptions(Options):
     """
 
     configuration: int | None = option(
-        None, "which learner of the frozen list (default: the one for data of this kind)", least=0
+        None,
+        "which learner of the frozen list (default: the best of those that read such data; all of "
+        "them are paid)",
+        least=0,
+        most=CHOICES - 1,
+    )
+    recipe: int | None = option(
+        None,
+        "only this of the list's eight recipes, at its best stop: 0 grey pictures, 1 and their "
+        "mirror images, 2 moved a little, 3 colour pictures and their mirror images, 4 without, 5 "
+        "tables, 6 smoother, 7 features",
+        least=0,
+        most=7,
     )
     looks: int = option(
         1,

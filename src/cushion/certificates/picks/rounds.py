@@ -20,10 +20,7 @@ from cushion.progress import working
 
 Tell: TypeAlias = Callable[[NDArray[np.int64]], None]  # of each training: [m] classes
 TIE = -1  # no class: never right
-
-
-def tell_nobody(classes: NDArray[np.int64]) -> None:
-    """Leaves the classes of a round to the rounds."""
+_STRETCH, _LONGEST = 128, 4096  # rows that a round looks at together
 
 
 class Bound(Protocol):
@@ -33,10 +30,14 @@ class Bound(Protocol):
     of that and the row.
     """
 
-    def train(self, picks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Learn from these rows of the sample, in the order picked: [m] classes of all its rows,
-        `TIE` where there is none. Those of the picked rows do not matter.
+    def train(self, picks: NDArray[np.int64]) -> None:
+        """Learn from these rows of the sample, in the order picked: those of the training before,
+        and more behind them.
         """
+        ...
+
+    def classes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[n] classes of rows of the sample, by the last training; `TIE` where there is none."""
         ...
 
     def classify(self, x: NDArray[Any]) -> NDArray[np.int64]:
@@ -92,31 +93,66 @@ def pick(
     x: NDArray[Any],
     y: NDArray[np.int64],
     groups: Sequence[int],
-    tell: Tell = tell_nobody,
+    tell: Tell | None = None,
 ) -> Picked:
     """Run the rounds: train on the picks so far, add the first misclassified rows in hash order, as
     many as the round takes; after the last round train once more, and the rest that is wrong are
     the errors. With no picks every row is wrong.
 
     tell: is handed the classes [m] of each training, the empty one before the first round included:
-    len(groups) + 1 times.
+    len(groups) + 1 times. Without it a round looks only at as many rows as it needs.
     """
-    order = hash_order(x, y)
-    left = np.ones(len(y), bool)
-    picks = np.empty(0, np.int64)
-    classes = np.full(len(y), TIE, np.int64)
-    ends: list[int] = []
-    tell(classes)
+    rounds = Rounds(bound, y, hash_order(x, y))
     with working("picking", len(groups), "rounds") as bar:
         for size in groups:
-            wrong = order[(left & (classes != y))[order]]
-            added = wrong[:size]
-            if len(added):  # else the same picks give the same answers again
-                left[added] = False
-                picks = np.concatenate([picks, added])
-                classes = bound.train(picks)
-            tell(classes)
-            ends.append(len(picks))
-            bar.say(f"{len(picks)} picked, {len(wrong)} were wrong")
+            if tell is not None:
+                tell(rounds.everywhere())
+            rounds.add(size)
+            bar.say(f"{len(rounds.picks)} picked")
             bar.advance()
-    return Picked(picks, np.flatnonzero(left & (classes != y)), tuple(ends))
+    if tell is not None:
+        tell(rounds.everywhere())
+    return Picked(rounds.picks, rounds.errors(), tuple(rounds.ends))
+
+
+class Rounds:
+    """The rounds of a learner under way."""
+
+    def __init__(self, bound: Bound, y: NDArray[np.int64], order: NDArray[np.int64]) -> None:
+        self._bound, self._y, self._order = bound, y, order
+        self._left = np.ones(len(y), bool)
+        self.picks = np.empty(0, np.int64)
+        self.ends: list[int] = []
+
+    def add(self, size: int) -> None:
+        """One round: pick the first wrong rows, and train."""
+        added = self._first_wrong(size)
+        if len(added):  # else the same picks give the same answers again
+            self._left[added] = False
+            self.picks = np.concatenate([self.picks, added])
+            self._bound.train(self.picks)
+        self.ends.append(len(self.picks))
+
+    def errors(self) -> NDArray[np.int64]:
+        """Rows that are not picked and wrong now, ascending."""
+        return self._wrong(np.flatnonzero(self._left))
+
+    def everywhere(self) -> NDArray[np.int64]:
+        """[m] the classes of all rows now."""
+        rows = np.arange(len(self._y))
+        return self._bound.classes(rows) if len(self.picks) else np.full(len(rows), TIE)
+
+    def _first_wrong(self, size: int) -> NDArray[np.int64]:
+        """Row numbers, in hash order; rows are looked at in growing stretches until enough are."""
+        rows = self._order[self._left[self._order]]
+        found, start, stretch = np.empty(0, np.int64), 0, _STRETCH
+        while start < len(rows) and len(found) < size:
+            found = np.concatenate([found, self._wrong(rows[start : start + stretch])])
+            start, stretch = start + stretch, min(2 * stretch, _LONGEST)
+        return found[:size]
+
+    def _wrong(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not len(self.picks):
+            return rows
+        wrong: NDArray[np.int64] = rows[self._bound.classes(rows) != self._y[rows]]
+        return wrong

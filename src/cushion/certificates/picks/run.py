@@ -60,12 +60,16 @@ def certify_by_list(
 
     seen: a backbone, whose features the learner reads instead of the inputs.
     """
+    from cushion.certificates.picks.best_of_list import best_of_list
     from cushion.certificates.picks.configurations import learner_for
 
     check_holdout(holdout, sample)
-    read = sample if seen is None else seen.sample(sample)
-    number, learner = learner_for(read, options.configuration)
-    trained = train(learner, sample, read.x)
+    read, features = (sample, False) if seen is None else (seen.sample(sample), True)
+    if options.configuration is None:
+        number, trained = best_of_list(sample, read, features=features, recipe=options.recipe)
+    else:
+        number = options.configuration
+        trained = train(learner_for(read, number, features=features), sample, read.x)
     certificate = state(
         trained,
         sample,
