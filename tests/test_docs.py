@@ -51,6 +51,7 @@ print(cushion.verify(path, train_set).ok, cert.about)
     assert shown.stdout.rstrip().endswith("True g")
 
 
+@pytest.mark.full
 def test_the_python_of_the_pac_bayes_page_runs(tmp_path: Path) -> None:
     (block,) = python_blocks("docs/pac-bayes.md")
     quick = block.replace("minutes=1,", "minutes=0.02,")

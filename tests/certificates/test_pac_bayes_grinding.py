@@ -139,7 +139,7 @@ def test_the_price_of_the_tries_is_as_the_derivation_says() -> None:
 @pytest.mark.usefixtures("_any_number_of_draws")
 def test_the_slack_is_in_both_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sampling_slack(4, 5) == Fraction(4, 2**54) + Fraction(5, 2**64)
-    held = Dataset("held", ones(900).x + np.uint8(2), ones(900).y, 2)
+    held = Dataset("held", ones(900).x + np.uint8(200), ones(900).y, 2)
     bounds = []
     for size in (Fraction(1, 2**54), Fraction(1, 100)):
         monkeypatch.setattr(pac_bayes, "ERROR", size)
