@@ -27,16 +27,19 @@ class BoundMean:
     def __init__(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> None:
         self.x, self.y = x, y
         self.means: dict[int, tuple[NDArray[np.int64], int]] = {}
-        self.trainings = 0
+        self.trainings = self.asked = 0
 
-    def train(self, picks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def train(self, picks: NDArray[np.int64]) -> None:
         self.trainings += 1
         labels = self.y[picks]
         self.means = {
             int(c): (self.x[picks[labels == c]].sum(axis=0), int((labels == c).sum()))
             for c in np.unique(labels)
         }
-        return self.classify(self.x)
+
+    def classes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        self.asked += len(rows)
+        return self.classify(self.x[rows])
 
     def classify(self, x: NDArray[Any]) -> NDArray[np.int64]:
         rows = x.reshape(len(x), -1).astype(np.int64)
@@ -72,12 +75,16 @@ class BoundWhim:
     def __init__(self, whim: Whim, x: NDArray[Any], y: NDArray[np.int64]) -> None:
         self.whim, self.x, self.y, self.state = whim, x, y, ""
 
-    def train(self, picks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def train(self, picks: NDArray[np.int64]) -> None:
         rows = [(self.x[i].tobytes(), int(self.y[i])) for i in picks]
         self.state = repr((self.whim.seed, rows))
-        return self.classify(self.x)
+
+    def classes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.classify(self.x[rows])
 
     def classify(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        if not len(x):
+            return np.empty(0, np.int64)
         kinds, places = np.unique(x, axis=0, return_inverse=True)
         return np.array([self._answer(row.tobytes()) for row in kinds])[places.reshape(-1)]
 

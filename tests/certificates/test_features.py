@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-import types
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.nets.test_backbones import LITE0, installed, own_file
-from tests.picks_cases import NearestMean, blobs
+from tests.picks_cases import blobs
 
 import cushion
 from cushion.certificates.certificate import sentence
@@ -27,7 +25,7 @@ from cushion.certificates.features import (
 )
 from cushion.certificates.format.claims import Features, OccamClaim, PicksClaim, assumptions_of
 from cushion.certificates.format.container import pack, unpack
-from cushion.certificates.picks.options import PicksOptions
+from cushion.certificates.picks.options import CHOICES, PicksOptions
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Remark
 from cushion.nets.backbones import PACKAGES
@@ -106,20 +104,6 @@ def test_only_published_weights_of_a_package_are_known() -> None:
         assert f"{other.name} with the weights sha256 {other.weights[:12]}" in condition(other)
 
 
-def stub_list(monkeypatch: pytest.MonkeyPatch) -> list[Dataset]:
-    """A frozen list of one learner; what it was asked for."""
-    asked: list[Dataset] = []
-    fake = types.ModuleType("cushion.certificates.picks.configurations")
-
-    def learner_for(sample: Dataset, configuration: int | None = None) -> tuple[int, NearestMean]:
-        asked.append(sample)
-        return configuration or 0, NearestMean()
-
-    fake.learner_for = learner_for  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cushion.certificates.picks.configurations", fake)
-    return asked
-
-
 def picked(options: BackboneOptions, **more: Any) -> PicksClaim:
     how = {"kind": "picks", "holdout": HELD_OUT, "backbone": options, **more}
     claim = cushion.certify(None, SAMPLE, **how).claim
@@ -127,14 +111,10 @@ def picked(options: BackboneOptions, **more: Any) -> PicksClaim:
     return claim
 
 
-def test_picks_read_the_features_and_pay_slack_and_tries(
-    options: BackboneOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = stub_list(monkeypatch)
+def test_picks_read_the_features_and_pay_slack_and_tries(options: BackboneOptions) -> None:
     claim = picked(dataclasses.replace(options, slack=4), picks=PicksOptions(tried=3))
-    assert asked[0].x.shape == (150, 12)
-    assert (claim.slack, claim.choices) == (4, 192)
-    assert claim.bound == picks_bound(claim.stated, 150, Decimal("0.05"), 192)
+    assert (claim.slack, claim.choices) == (4, 3 * CHOICES)
+    assert claim.bound == picks_bound(claim.stated, 150, Decimal("0.05"), 3 * CHOICES)
     assert claim.data_fingerprint == SAMPLE.fingerprint
     assert claim.features == see(options, SAMPLE).claim
     assert claim.assumptions == assumptions_of("picks", holdout=True, features=True)
@@ -145,10 +125,7 @@ def test_picks_read_the_features_and_pay_slack_and_tries(
     assert claim.holdout.data_fingerprint == HELD_OUT.fingerprint
 
 
-def test_a_backbone_of_ones_own_makes_the_headline_conditional(
-    options: BackboneOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stub_list(monkeypatch)
+def test_a_backbone_of_ones_own_makes_the_headline_conditional(options: BackboneOptions) -> None:
     claim = picked(options)
     said = sentence(claim)
     assert said.startswith("Provided that mine.py:make with the weights sha256 ")
@@ -210,7 +187,7 @@ def test_files_without_features_do_not_name_them() -> None:
 
 @pytest.mark.parametrize("name", ["model", "unlabelled", "fit"])
 def test_what_does_not_go_with_a_backbone_is_refused(options: BackboneOptions, name: str) -> None:
-    given = {"model": NearestMean, "unlabelled": HELD_OUT.x, "fit": "mine.py:fit"}
+    given = {"model": True, "unlabelled": HELD_OUT.x, "fit": "mine.py:fit"}
     more = {name: given[name]}
     model = more.pop("model", None)
     fitting = type("Net", (), {"forward": None})() if model else None

@@ -33,7 +33,9 @@ def naive(learner: Learner, x: NDArray, y: NDArray) -> tuple[list[int], list[int
     def wrong() -> list[int]:
         if not picks:
             return order
-        classes = learner.bind(x, y).train(np.array(picks))
+        bound = learner.bind(x, y)
+        bound.train(np.array(picks))
+        classes = bound.classes(np.arange(len(y)))
         return [i for i in order if i not in picks and classes[i] != y[i]]
 
     for size in learner.groups:
@@ -111,11 +113,12 @@ def test_ties_are_wrong_and_picked_rows_are_never_errors() -> None:
         groups = (3, 2)
 
         def bind(self, x: NDArray, y: NDArray) -> Mute:
-            self.m = len(y)
             return self
 
-        def train(self, picks: NDArray[np.int64]) -> NDArray[np.int64]:
-            return np.full(self.m, TIE)
+        def train(self, picks: NDArray[np.int64]) -> None: ...
+
+        def classes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.full(len(rows), TIE)
 
     picked = pick(Mute().bind(x, y), x, y, Mute.groups)  # type: ignore[arg-type]
     assert len(picked.picks) == 5
@@ -131,6 +134,18 @@ def test_a_learner_that_is_right_stops_training_and_every_round_is_told() -> Non
     assert len(told) == 5
     assert (told[0] == TIE).all()
     assert len(picked.errors) == 0
+
+
+def test_rounds_that_are_told_to_nobody_look_only_at_the_rows_they_need() -> None:
+    data = blobs(3000, 2)
+    quick, told = (NearestMean().bind(data.x, data.y) for _ in range(2))
+    heard: list[NDArray[np.int64]] = []
+    fast = pick(quick, data.x, data.y, (5, 5, 5))
+    slow = pick(told, data.x, data.y, (5, 5, 5), heard.append)
+    assert fast.message == slow.message
+    assert fast.ends == slow.ends == (5, 10, 15)
+    assert [len(one) for one in heard] == [3000] * 4
+    assert quick.asked < 3000 + 3000  # the errors of the end, and short stretches
 
 
 def test_rows_are_ordered_by_a_hash_of_their_own_bytes() -> None:

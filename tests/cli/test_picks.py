@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.certificates import user_fit as trainings
-from tests.certificates.test_features import stub_list
 from tests.nets.test_backbones import own_file
 from tests.picks_cases import blobs
 
@@ -92,12 +91,11 @@ def test_a_learner_of_the_list_and_a_backbone(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    stub_list(monkeypatch)
     monkeypatch.setenv("CUSHION_DATA", str(tmp_path / "store"))
     (tmp_path / "store").mkdir()
     code, weights = own_file(tmp_path)
     out = tmp_path / "b.cushion"
-    args = ["certify", "--data", data, "--kind", "picks", "-o", str(out), "--configuration", "3"]
+    args = ["certify", "--data", data, "--kind", "picks", "-o", str(out), "--configuration", "115"]
     backbone = ["--backbone", f"{code}:make", "--backbone-weights", weights]
     more = ["--feature-scale", "6", "--feature-offset", "2", "--slack", "1", "--mirror"]
     assert main([*args, *backbone, *more]) == 0
@@ -105,7 +103,7 @@ def test_a_learner_of_the_list_and_a_backbone(
     claim = claim_in(out)
     assert claim.features is not None
     assert (claim.features.scale, claim.features.offset, claim.features.mirror) == (6, 2, 1)
-    assert (claim.slack, claim.configuration) == (1, 3)
+    assert (claim.slack, claim.configuration) == (1, 115)
     assert said.startswith("Provided that mine.py:make with the weights")
     assert "1 more allowed on other machines" in said
     check = (
