@@ -2068,7 +2068,7 @@ def read_looks(content: bytes) -> tuple[Any, list[tuple[dict[str, Any], int]]]:
         raise BadInput("the ledger of looks is too long, or its last line is not whole")
     opening, asked, best, chain, bits, closed = None, None, None, "", 0, False
     looks: list[tuple[dict[str, Any], int]] = []
-    for place, line in enumerate(content.splitlines(), 1):
+    for place, line in enumerate(content[:-1].split(b"\n"), 1):
         try:
             obj = json.loads(line.decode("utf-8"))
             stated = obj.pop("chain")
@@ -2125,7 +2125,486 @@ def _answer_bits(opening: Any, asked: Any, answer: Any, best: int | None) -> int
     return bits + 7 * len(rates)  # 89 of them
 
 
-KINDS: dict[str, Any] = {"occam": Occam, "pac-bayes": PacBayes, "holdout": Holdout}
+# ---- kind "picks": what a fixed learner makes of a few rows (sections 10 and 11)
+
+
+def picks_hold(k: int, m: int, delta: Decimal, bound: str) -> bool:
+    """Is bound ≥ ε(k; m, δ)? The sum of section 10.1, term by term from i = m - 1 down, each rounded
+    down; terms are left out where they no longer matter.
+    """
+    p = Decimal(bound)
+    if p == 1:
+        return True
+    if k >= m:
+        return False
+    wanted = UP.divide(m, delta)
+    q = UP.subtract(1, p)
+    total = Decimal(0)
+    term = DOWN.divide(m - k, DOWN.multiply(m, q)) if q else Decimal(0)
+    for i in range(m - 1, k - 1, -1):  # C(i, k) / C(m, k) · q^-(m - i)
+        total = DOWN.add(total, term)
+        if total >= wanted:
+            return True
+        if i == k or term < wanted * Decimal("1e-40") < total:
+            break
+        term = DOWN.divide(DOWN.multiply(term, i - k), UP.multiply(i, q))
+    return False
+
+
+def hash_order(x: Array, y: Integers) -> Integers:
+    """[m] row numbers, by the sha256 of each row's values and label (section 10.3)."""
+    hashes = []
+    for part in blocks(len(x), max(x[:1].nbytes, 1)):
+        rows = np.ascontiguousarray(x[part], x.dtype.newbyteorder("<"))
+        for row, label in zip(rows, y[part].tolist(), strict=True):
+            hashes.append(hashlib.sha256(row.tobytes() + struct.pack("<q", label)).digest())
+    return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), np.int64)
+
+
+EIGHT = ((7, 0), (5, 5), (0, 7), (-5, 5), (-7, 0), (-5, -5), (0, -7), (5, -5))
+MOVES = (
+    *((128, 0, 0, 128, down, across) for down, across in ((1, 0), (-1, 0), (0, 1), (0, -1))),
+    *((126, -turn, turn, 126, 0, 0) for turn in (22, -22)),
+    *((128, 0, slant, 128, 0, 0) for slant in (26, -26)),
+    *((size, 0, 0, size, 0, 0) for size in (116, 142)),
+)
+DECAYS = (281466386907134, 281457797365749, 281449208086492, 281440619069354)
+# what each recipe reads, the copies of each pick, γ and the ridge (section 11.1)
+RECIPES: tuple[tuple[str, tuple[Any, ...], int, int], ...] = (
+    ("grey", (), 2, 655),
+    ("grey", ("mirror",), 2, 6554),
+    ("grey", MOVES, 2, 655),
+    ("colour", ("mirror",), 3, 6554),
+    ("colour", (), 3, 6554),
+    ("table", (), 4, 655),
+    ("table", (), 1, 6554),
+    ("features", (), 2, 6554),
+)
+STOPS, ROOM, MOST_TABLE = 16, 2**24 - 1, 2**14
+
+
+def round_sizes(stop: int) -> list[int]:
+    """Rows that the rounds add, until place `stop`."""
+    sizes: list[int] = []
+    while sum(sizes) ** 2 < 64**2 * 2**stop:
+        sizes.append(max(8, sum(sizes) // 24))
+    return sizes
+
+
+def vector(blocks_with_shares: list[tuple[Array, int]]) -> Array:
+    """Square roots of energies, block by block; the squares of a row sum to less than 2^24."""
+    shares = sum(share for _, share in blocks_with_shares)
+    parts = []
+    for block, share in blocks_with_shares:
+        energies = block.astype(np.int64)
+        sums = np.maximum(1, energies.sum(axis=1, keepdims=True))
+        parts.append(np.sqrt(energies * (share * ROOM // shares) // sums).astype(np.int64))
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def squares(maps: Array, s: int) -> Array:
+    """Sums over s x s squares side by side, of [n, c, h, w]."""
+    h, w = (max(1, side // s) * s for side in maps.shape[2:])
+    short = [
+        (0, max(0, wanted - side)) for wanted, side in zip((h, w), maps.shape[2:], strict=True)
+    ]
+    cut = np.pad(maps[:, :, :h, :w], [(0, 0), (0, 0), *short])
+    found: Array = cut.reshape(*maps.shape[:2], h // s, s, w // s, s).sum(axis=(3, 5))
+    return found
+
+
+def directed(maps: Array, directions: Iterable[tuple[int, int]]) -> Iterator[Array]:
+    """a · across + b · down of [..., h, w], for each (a, b)."""
+    edge = np.pad(maps, [(0, 0)] * (maps.ndim - 2) + [(1, 1), (1, 1)], mode="edge")
+    across = edge[..., 1:-1, 2:] - edge[..., 1:-1, :-2]
+    down = edge[..., 2:, 1:-1] - edge[..., :-2, 1:-1]
+    return (a * across + b * down for a, b in directions)
+
+
+def celled(maps: Array, n: int) -> Array:
+    """[rows, c, h, w] in n x n cells: every weighted sum is below 2^24, so exact in float32."""
+    tents = []
+    for side in maps.shape[2:]:
+        centres = (2 * np.arange(n) + 1) * side // (2 * n)
+        off = np.abs(centres[:, None] - np.arange(side))
+        tents.append(np.maximum(0, side // n + 2 - off).astype(np.float32))
+    found: Array = tents[0] @ maps.astype(np.float32) @ tents[1].T
+    return found.reshape(len(maps), -1)
+
+
+def picture(levels: Array, channels: int) -> Array:
+    """Grey or colour pictures [n, channels, h, w] of levels as vectors."""
+    s = -(-max(levels.shape[2:]) // 35)
+    maps = squares(levels.astype(np.float32), s) // (s * s) if s > 1 else levels.astype(np.float32)
+    n, planes, shares = 8, [maps[:, 0]], [10]
+    tones, tone_share, fine_share = maps, 3, 8
+    if channels == 3:
+        red, green, blue = (maps[:, c] for c in range(3))
+        n, planes, shares = 5, [red + green + blue, red - blue, red - 2 * green + blue], [8, 2, 2]
+        signed = [2 * np.maximum(0, sign * plane) for plane in planes[1:] for sign in (1, -1)]
+        tones, fine_share = np.stack([planes[0], 765 - planes[0], *signed], axis=1), 6
+    first = [np.stack([np.maximum(0, d) // 8 for d in directed(p, EIGHT)], axis=1) for p in planes]
+    parts = [(celled(maps, n), share) for maps, share in zip(first, shares, strict=True)]
+    parts.append((celled(tones, n), tone_share))
+    for scale in (1, 2, 4):
+        fine = [np.abs(d) // 8 for d in directed(squares(first[0], scale), EIGHT[:4])]
+        parts.append((np.concatenate([celled(d, 4) for d in fine], axis=1), fine_share))
+    return vector(parts)
+
+
+def displaced(x: Array, move: tuple[int, ...]) -> Array:
+    """Pictures [n, 1, h, w] of levels, moved (section 11.3)."""
+    (h, w), (a, b, c, d, down, across) = x.shape[2:], move
+    u, v = (2 * np.arange(side) - (side - 1) for side in (h, w))
+    rows = 128 * (h - 1) + a * u[:, None] + b * v[None] + 256 * h * down // 28
+    columns = 128 * (w - 1) + c * u[:, None] + d * v[None] + 256 * w * across // 28
+    (top, f), (left, g) = divmod(rows, 256), divmod(columns, 256)
+    total = np.int64(2**15)
+    for i, j in itertools.product((0, 1), repeat=2):
+        weight = (f if i else 256 - f) * (g if j else 256 - g)
+        place = np.clip(top + i, 0, h - 1), np.clip(left + j, 0, w - 1)
+        total = total + weight * x[:, :, place[0], place[1]].astype(np.int64)
+    return np.asarray(total >> 16)
+
+
+class Machine:
+    """The learner of a configuration, trained round by round (section 11)."""
+
+    def __init__(self, configuration: int, classes: int, shape: tuple[int, ...]) -> None:
+        self.form, self._copies, gamma, self._ridge = RECIPES[configuration // STOPS]
+        self.sizes, self._shape = round_sizes(configuration % STOPS), shape
+        entries, u = [], 2**64
+        for _ in range(2**16):
+            entries.append(u >> 48)
+            u = u * DECAYS[gamma - 1] >> 48
+        self._table = np.array(entries[::-1], np.float64)
+        self._scale: Array | None = None
+        self._rows = np.empty((0, 0), np.float32)  # [n, d] training rows
+        self._codes, self._alpha = np.empty((0, classes)), np.empty((0, classes))
+        self._gram = np.empty((0, 0))
+
+    def fault(self, features: bool) -> str:
+        """Why it does not read rows of this shape; else empty."""
+        sides = self._shape[-2:] if len(self._shape) in (2, 3) else (0,)
+        channels = self._shape[0] if len(self._shape) == 3 else 1
+        form = {1: "grey", 3: "colour"}.get(channels, "") if min(sides) >= 8 else ""
+        form = "features" if features else form or "table"
+        if form == "table" and math.prod(self._shape) > MOST_TABLE:
+            return f"rows of more than {MOST_TABLE} numbers are no table"
+        return (
+            "" if form == self.form else f"its learner reads {self.form}, and the rows are {form}"
+        )
+
+    def _levels(self, x: Array) -> Array:
+        """Whole numbers 0..255, [n, d] or [n, channels, h, w]."""
+        if self.form == "features":
+            return x.reshape(len(x), -1)
+        if self.form == "table":
+            assert self._scale is not None
+            flat, n = x.reshape(len(x), -1), len(self._scale)
+            sides = [
+                [np.searchsorted(self._scale[:, j], flat[:, j], side) for j in range(flat.shape[1])]
+                for side in ("left", "right")
+            ]
+            return (255 * (np.array(sides[0]) + np.array(sides[1])) // (2 * n)).T
+        if x.dtype != np.uint8:
+            assert self._scale is not None
+            low, high = self._scale
+            x = np.floor((x.astype(np.float64) - low) * (255.0 / max(high - low, 2.0**-100)))
+            x = np.clip(x, 0, 255)
+        return x.reshape(len(x), 3 if self.form == "colour" else 1, *self._shape[-2:])
+
+    def _vectors(self, levels: Array) -> Array:
+        if self.form == "features":
+            return vector([(levels, 1)])
+        if self.form == "table":
+            pairs = np.stack([levels, 255 - levels], axis=2).reshape(len(levels), -1)
+            return np.floor(np.sqrt(pairs * (ROOM // levels.shape[1]) // 255)).astype(np.float32)
+        return picture(levels, levels.shape[1])
+
+    def learn(self, x: Array, y: Integers) -> None:
+        """One round's rows [n, ...] with their classes."""
+        if not len(self._rows) and self.form == "table":
+            self._scale = np.sort(x.reshape(len(x), -1), axis=0)
+        elif not len(self._rows) and x.dtype != np.uint8:
+            self._scale = np.array([x.min(), x.max()], np.float64)
+        levels = self._levels(x)
+        made = [self._vectors(levels)]
+        for copy in self._copies:
+            made.append(
+                self._vectors(levels[..., ::-1] if copy == "mirror" else displaced(levels, copy))
+            )
+        rows, n = np.concatenate(made), len(self._rows)
+        self._rows = np.concatenate([self._rows.reshape(-1, rows.shape[1]), rows])
+        grown = np.empty((len(self._rows),) * 2)
+        grown[:n, :n] = self._gram
+        for part in blocks(len(rows), 8 * len(self._rows)):
+            kernel = self._kernel(rows[part])
+            place = slice(n + part.start, n + part.start + len(kernel))
+            grown[place], grown[:, place] = kernel, kernel.T
+        self._gram, classes = grown, self._codes.shape[1]
+        own = np.arange(classes) == np.tile(y, len(made))[:, None]
+        self._codes = np.concatenate([self._codes, np.where(own, 2**14, -(2**14 // (classes - 1)))])
+        self._alpha = np.concatenate([self._alpha, np.zeros(own.shape)])
+        self._train()
+
+    def _kernel(self, rows: Array) -> Array:
+        return self._table[(rows @ self._rows.T / 256).astype(np.int64)]
+
+    def _train(self) -> None:
+        """Sixteen steps of conjugate residuals, in section 11.4's letters."""
+
+        def image(v: Array) -> Array:
+            v = np.clip(v, -(2**22), 2**22)
+            return np.floor((self._gram @ v + self._ridge * v) / 2**16 + 0.5)
+
+        def short(v: Array) -> tuple[Array, int]:
+            e = 0
+            while np.abs(v).max() >= 2.0 ** (19 + e):
+                e += 1
+            return np.floor(v / 2.0**e), e
+
+        def inner(v: Array, w: Array) -> list[int]:
+            (v, e), (w, f) = short(v), short(w)
+            return [int(total) << (e + f) for total in (v * w).sum(axis=0)]
+
+        def ratios(above: list[int], below: list[int]) -> Array:
+            pairs = zip(above, below, strict=True)
+            return np.array([top / down if down > 0 else 0.0 for top, down in pairs])
+
+        def nearest(v: Array) -> Array:
+            return np.floor(v + 0.5)
+
+        alpha = self._alpha
+        r = self._codes - image(alpha)
+        p, q = r, image(r)
+        s, z = q, inner(r, q)
+        for _ in range(16):
+            a = ratios(z, inner(s, s))
+            alpha = np.clip(nearest(a * p) + alpha, -(2**22), 2**22)
+            r = r - nearest(a * s)
+            q = image(r)
+            z, before = inner(r, q), z
+            b = ratios(z, before)
+            p, s = r + nearest(b * p), q + nearest(b * s)
+        self._alpha = alpha
+
+    def classes(self, x: Array) -> Integers:
+        """[n] the class of each row, -1 for a tie."""
+        found = np.empty(len(x), np.int64)
+
+        def work(first: int, count: int) -> None:
+            rows = self._vectors(self._levels(np.asarray(x[first : first + count])))
+            found[first : first + count] = unique_class(self._kernel(rows) @ self._alpha)
+
+        in_batches(len(x), 2**11, work, lambda *_: None, most=256)
+        return found
+
+    def digest(self) -> str:
+        return hashlib.sha256(self._alpha.astype("<i8").tobytes()).hexdigest()
+
+
+class Picks(Kind):
+    """bound ≥ ε(picks + errors + slack; m, δ / choices), for a rule that prefers its picks."""
+
+    FIT: ClassVar = {
+        "source": fingerprint,
+        "function": printable,
+        "seed": whole(0, 2**63 - 1),
+        "groups": listed(whole(1, 10**7)),
+        "batch": whole(1, 2**20),
+        "tolerance": tolerance,
+    }
+    FIELDS: ClassVar = {
+        "kind": exactly("picks"),
+        "about": matching("f|g", "f or g"),
+        **COMMON,
+        "holdout": maybe(record({**HOLDOUT, "looks": whole(1, 2**40)})),
+        "ledger": listed(record({**LEDGER, "count": whole(0, 2**40)})),
+        "classes": whole(2, 10**6),
+        "picks": whole(0, MOST_ROWS),
+        "slack": whole(0, MOST_ROWS),
+        "configuration": whole(0, len(RECIPES) * STOPS - 1),
+        "choices": whole(1, 2**40),
+        "fit": maybe(record(FIT)),
+        "features": features,
+        "coefficients": maybe(fingerprint),
+        "transfer": transfer,
+    }
+    MOST_MESSAGE: ClassVar = 2**24
+    ASSUMED = (
+        INDEPENDENT,
+        "the learner, its rounds and the list that it was chosen from were fixed before these "
+        "examples were seen, and every one that was ever run on them is counted among the choices",
+        "δ was fixed in advance, and that a certificate of this kind would be quoted",
+        FOLKLORE,
+    )
+    OF_FIT = (
+        "fit reads nothing but its arguments, and gives the same net wherever it gets the same ones",
+    )
+    OF_LOOKS = (
+        "no more than the stated number of classifiers were ever looked at on the held-out examples",
+    )
+
+    def __init__(self, claim: Any, message: bytes) -> None:
+        c, own = claim, claim.fit is not None
+        assumed = self.ASSUMED + self.OF_FIT * own + OF_FEATURES * (c.features is not None)
+        assumed += (OF_HOLDOUT + self.OF_LOOKS) * (c.holdout is not None)
+        check_common(c, assumed + OF_TRANSFER * (c.transfer is not None))
+        check_transfer(c)
+        check_count(c.picks + c.errors, c.m, "picks and errors")
+        check_count(c.slack, 0 if c.features is None else c.m, "rows of slack")
+        listed_choices = own or c.choices % (len(RECIPES) * STOPS) == 0
+        plain = own or c.features is not None or c.choices == len(RECIPES) * STOPS
+        if c.about != ("f" if own else "g") or not (listed_choices and plain):
+            raise Malformed("what the claim is about, or its choices, are not those of its learner")
+        if own and (
+            c.features or c.transfer or c.configuration or not 1 <= len(c.fit.groups) <= 1000
+        ):
+            raise Malformed("a fit has groups, and neither features, transfer nor configuration")
+        if own and Decimal(c.fit.tolerance) > 1:
+            raise Malformed("a fit's tolerance is at most 1")
+        if len(message) != 4 * (c.picks + c.errors):
+            raise Malformed("the message must hold a row number for each pick and error")
+        rows = np.frombuffer(message, "<u4").astype(np.int64)
+        self.claim, self._picks, self._errors = c, rows[: c.picks], rows[c.picks :]
+        if len(np.unique(rows)) != len(rows) or (len(rows) and rows.max() >= c.m):
+            raise Malformed("the message must name each row once, from 0 on")
+        if (np.diff(self._errors) < 0).any():
+            raise Malformed("the rows of errors must ascend")
+
+    def arithmetic_fault(self) -> str:
+        c = self.claim
+        k = c.picks + c.errors + c.slack
+        if picks_hold(k, c.m, DOWN.divide(Decimal(c.delta), c.choices), c.bound):
+            return lines_fault(c)
+        return f"{k} picks, errors and slack among {c.m} examples do not imply {c.bound}"
+
+    def message_fault(self) -> str:
+        due = [(name, 0, getattr(self.claim, name)) for name in PAID]
+        same = [(item.item, item.bits, item.count) for item in self.claim.ledger] == due
+        return "" if same else "the ledger in the file is not what the claim says"
+
+    def effort(self, given: Given) -> int:
+        """About, in multiplications: the rows' kernels with the training rows, and the training."""
+        if self.claim.fit is not None:
+            return 0
+        copies = 1 + len(RECIPES[self.claim.configuration // STOPS][1])
+        trained = copies * min(self.claim.picks, 2**15)
+        parts = (given.x, given.holdout_x, given.unlabelled)
+        rows = sum(len(part) for part in parts if part is not None)
+        return int(1000 * rows * trained + 2000 * trained**2)
+
+    def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
+        c, line, (x, y) = self.claim, self.claim.holdout, given.sample
+        if fault := identity_fault(c, f"examples of {c.data}", x, y):
+            return fault
+        if (label := int(y.max())) >= c.classes:
+            return f"the learner knows {c.classes} classes, and there is a label {label}"
+        read = seen(c, x, given.features, f"examples of {c.data}")
+        if c.fit is not None:
+            fault = self._recount_fit(given, hash_order(x, y), verdict)
+        else:
+            fault = self._recount(read, y, hash_order(x, y), progress)
+        if fault:
+            return fault
+        verdict.replayed.add("sample")
+        known = self._answers(read[:0]) is not None or given.holdout_classes is not None
+        if (
+            line is not None
+            and given.holdout_x is not None
+            and given.holdout_y is not None
+            and known
+        ):
+            held, labels, what = given.holdout_x, given.holdout_y, "held-out examples"
+            if fault := identity_fault(line, what, held, labels) or freshness_fault(held, x, None):
+                return f"the hold-out line: {fault}"
+            classes = self._answers(seen(c, held, given.holdout_features, what))
+            classes = given.holdout_classes if classes is None else classes
+            if classes is None or classes.shape != labels.shape:
+                raise BadInput("the classes of the held-out examples must be one for each of them")
+            counted = int((classes != labels).sum())
+            if counted > line.errors or (c.features is None and counted < line.errors):
+                return f"{counted} errors on the {what}, not {line.errors} as stated"
+            verdict.replayed.add("holdout")
+        note_features(c, given, verdict)
+        verdict.warn(repeated_rows(x, y))
+        if c.fit is not None:
+            return ""
+        return replay_transfer(c, given, verdict, self._machine.classes, None)
+
+    def _answers(self, read: Array) -> Integers | None:
+        """The classes of rows, where the learner is ours."""
+        return None if self.claim.fit is not None else self._machine.classes(read)
+
+    def _recount(self, x: Array, y: Integers, order: Integers, progress: Progress) -> str:
+        """Runs all rounds; why they do not give what is stated, or empty."""
+        c = self.claim
+        machine = self._machine = Machine(c.configuration, c.classes, x.shape[1:])
+        if fault := machine.fault(c.features is not None):
+            return fault
+        left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
+
+        def wrong(rows: Integers) -> Integers:
+            return rows[machine.classes(x[rows]) != y[rows]] if len(picked) else rows
+
+        for done, size in enumerate(machine.sizes, 1):
+            rows, found, start = order[left[order]], np.empty(0, np.int64), 0
+            while len(found) < size and start < len(rows):  # no more rows than it takes
+                found = np.concatenate([found, wrong(rows[start : start + 8 * size])])
+                start += 8 * size
+            added = found[:size]
+            if c.features is None and not np.array_equal(
+                added, self._picks[len(picked) : len(picked) + len(added)]
+            ):
+                return f"round {done} picks other rows than the file says"
+            if len(added):
+                left[added], picked = False, np.concatenate([picked, added])
+                if len(picked) * (1 + len(RECIPES[c.configuration // STOPS][1])) >= 2**15:
+                    return "the rounds take more training rows than a learner may have"
+                machine.learn(x[added], y[added])
+            progress(done, len(machine.sizes))
+        errors = wrong(np.flatnonzero(left))
+        if c.features is not None:
+            k, stated = len(picked) + len(errors), c.picks + c.errors + c.slack
+            return "" if k <= stated else f"{k} picks and errors here, more than {stated} as stated"
+        if len(picked) != c.picks or not np.array_equal(errors, self._errors):
+            return f"{len(picked)} picks and {len(errors)} errors, not those of the file"
+        if machine.digest() != c.coefficients:
+            return "the coefficients of the last training are not the stated ones"
+        return ""
+
+    def _recount_fit(self, given: Given, order: Integers, verdict: Verdict) -> str:
+        """The rounds of a fit, from the classes that its nets gave after each."""
+        c, (x, y), groups = self.claim, given.sample, self.claim.fit.groups
+        if given.rounds is None:
+            raise BadInput("this certificate is about a net of a fit; give its classes by rounds")
+        if given.rounds.shape != (len(groups) + 1, len(x)) or given.rounds.dtype.kind not in "iu":
+            raise BadInput(f"the rounds must be whole numbers, [{len(groups) + 1}, {len(x)}]")
+        left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
+        for done, size in enumerate(groups):
+            added = order[(left & (given.rounds[done] != y))[order]][:size]
+            left[added], picked = False, np.concatenate([picked, added])
+            if not np.array_equal(picked, self._picks[: len(picked)]):
+                return f"round {done + 1} picks other rows than the file says"
+        errors = np.flatnonzero(left & (given.rounds[-1] != y))
+        if len(picked) != c.picks or not np.array_equal(errors, self._errors):
+            return f"{len(picked)} picks and {len(errors)} errors, not those of the file"
+        verdict.given += ["the fit's answers"] * ("rounds" not in given.recomputed)
+        return ""
+
+    def subject(self) -> tuple[str, str]:
+        c = self.claim
+        rows = f"{spaced(c.picks)} of them" if c.picks != 1 else "one of them"
+        who = "f, the net that fit makes" if c.fit is not None else "g, the classifier made"
+        counted = f"On the others it makes {spaced(c.errors)} errors; one of {spaced(c.choices)}"
+        return f"{who} of {rows},", f"{counted} learners that were paid for."
+
+
+PAID = ("picks", "errors", "slack", "choices")
+
+
+KINDS: dict[str, Any] = {"occam": Occam, "pac-bayes": PacBayes, "holdout": Holdout, "picks": Picks}
 
 
 # ---- the command line

@@ -301,6 +301,17 @@ def test_every_changed_byte_of_a_ledger_is_noticed(full: Path) -> None:
             cushion_verify.read_looks(bytes(damaged))
 
 
+def test_a_line_in_another_spelling_is_refused(full: Path) -> None:
+    """The running hash is of the canonical text, so that alone would not notice."""
+    content = full.read_bytes()
+    for spelt in (content.replace(b'{"answer"', b'{ "answer"', 1), content.replace(b"\n", b"\r\n")):
+        full.write_bytes(spelt)
+        with pytest.raises(Malformed, match=r"canonical|not JSON"):
+            read_ledger(full)
+        with pytest.raises(cushion_verify.BadInput, match="damaged"):
+            cushion_verify.read_looks(spelt)
+
+
 @pytest.mark.parametrize("drop", range(7))
 def test_a_line_that_is_missing_is_noticed_even_with_a_new_chain(full: Path, drop: int) -> None:
     objects = lines_of(full)

@@ -113,7 +113,7 @@ def parse_ledger(path: Path, content: bytes) -> Ledger:
     if len(content) > MOST_BYTES or not whole:
         raise Malformed(f"{path}: this is no ledger of looks; name one")
     ledger, chain = None, ""
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(whole[:-1].split(b"\n"), 1):
         try:
             obj = json.loads(line.decode("utf-8"))
             if not isinstance(obj, dict) or _canonical(obj) != line:
