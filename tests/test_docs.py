@@ -91,6 +91,9 @@ def test_every_verb_is_documented() -> None:
         "certify",
         "verify",
         "inspect",
+        "holdout open",
+        "holdout status",
+        "holdout close",
         "reproduce",
     ):
         assert f"cushion {verb}" in pages

@@ -260,6 +260,17 @@ def test_a_closed_ledger_takes_no_more_looks(ledger: Path) -> None:
         ask(ledger, PLAIN, None, "failed")
 
 
+def test_nothing_stands_behind_the_line_that_closed_a_ledger(full: Path) -> None:
+    objects = lines_of(full)
+    again = {**objects[1], "look": 4}
+    for more in (again, {"closed": True}):
+        full.write_bytes(chained([*objects, {"closed": True}, more]))
+        with pytest.raises(Malformed, match="behind the line that closed"):
+            read_ledger(full)
+        with pytest.raises(cushion_verify.BadInput, match="line 9 of the ledger"):
+            cushion_verify.read_looks(full.read_bytes())
+
+
 # ---- damaged and hostile files
 
 
