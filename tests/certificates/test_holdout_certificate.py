@@ -207,7 +207,7 @@ def test_a_net_that_fails_is_told_so_and_no_more() -> None:
     assert "secret" not in str(failed.value)
     assert not [one for one in told if "secret" in str(one.message)]
     assert [one.said for one in read_ledger("H.looks").past] == ["failed"]
-    with pytest.raises(BadInput, match="look 2 of H.looks counts as failed"):
+    with pytest.raises(BadInput, match=r"look 2 of H\.looks counts as failed"):
         certify(Breaks(), held, looks="H.looks")
 
 
