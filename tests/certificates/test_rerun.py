@@ -21,9 +21,6 @@ from cushion.certificates.picks.options import PicksOptions
 from cushion.certificates.picks.run import certify_fit
 from cushion.errors import BadInput
 
-picks_are_read = pytest.mark.skipif(
-    "picks" not in cushion_verify.KINDS, reason="the verifier does not read picks yet"
-)
 FIT = f"{trainings.__file__}:fit"
 
 
@@ -98,7 +95,6 @@ def of_fit(**more: Any) -> Certificate:
     return certify_fit(trainings.fit, SAMPLE, Decimal("0.05"), how, **more)
 
 
-@picks_are_read
 def test_a_fit_is_trained_again(tmp_path: Path) -> None:
     path = of_fit(holdout=HELD_OUT).save(tmp_path / "f.cushion")
     verdict = cushion.verify(path, SAMPLE, HELD_OUT, fit=FIT)
@@ -108,7 +104,6 @@ def test_a_fit_is_trained_again(tmp_path: Path) -> None:
     assert verdict.given == []
 
 
-@picks_are_read
 def test_a_fit_that_comes_out_otherwise_is_not_ok_and_it_is_said_where(tmp_path: Path) -> None:
     certificate = of_fit()
     words = np.frombuffer(certificate.message, "<u4").copy()
@@ -120,7 +115,6 @@ def test_a_fit_that_comes_out_otherwise_is_not_ok_and_it_is_said_where(tmp_path:
     assert "first differs in round 2: 1 of its 20 rows" in verdict.warnings[0]
 
 
-@picks_are_read
 def test_the_rounds_of_a_fit_may_be_given(tmp_path: Path) -> None:
     from cushion.certificates.rerun import rounds_again
 
@@ -132,7 +126,6 @@ def test_the_rounds_of_a_fit_may_be_given(tmp_path: Path) -> None:
     assert len(verdict.given) == 1
 
 
-@picks_are_read
 def test_other_rows_are_not_trained_on(tmp_path: Path) -> None:
     path = of_fit().save(tmp_path / "f.cushion")
     trainings.CALLS.clear()
