@@ -2129,8 +2129,8 @@ def _answer_bits(opening: Any, asked: Any, answer: Any, best: int | None) -> int
 
 
 def picks_hold(k: int, m: int, delta: Decimal, bound: str) -> bool:
-    """Is bound ≥ ε(k; m, δ)? The sum of section 10.1, term by term from i = m - 1 down, each rounded
-    down; terms are left out where they no longer matter.
+    """Is bound ≥ ε(k; m, δ)? The sum of section 10.1, from i = m - 1 down, its terms rounded down;
+    those that no longer matter are left out.
     """
     p = Decimal(bound)
     if p == 1:
@@ -2306,7 +2306,7 @@ class Machine:
                 [np.searchsorted(self._scale[:, j], flat[:, j], side) for j in range(flat.shape[1])]
                 for side in ("left", "right")
             ]
-            return (255 * (np.array(sides[0]) + np.array(sides[1])) // (2 * n)).T
+            return np.asarray((255 * (np.array(sides[0]) + np.array(sides[1])) // (2 * n)).T)
         if x.dtype != np.uint8:
             assert self._scale is not None
             low, high = self._scale
@@ -2349,7 +2349,7 @@ class Machine:
         self._train()
 
     def _kernel(self, rows: Array) -> Array:
-        return self._table[(rows @ self._rows.T / 256).astype(np.int64)]
+        return np.asarray(self._table[(rows @ self._rows.T / 256).astype(np.int64)])
 
     def _train(self) -> None:
         """Sixteen steps of conjugate residuals, in section 11.4's letters."""
@@ -2440,10 +2440,12 @@ class Picks(Kind):
         FOLKLORE,
     )
     OF_FIT = (
-        "fit reads nothing but its arguments, and gives the same net wherever it gets the same ones",
+        "fit reads nothing but its arguments, and gives the same net wherever it gets the same "
+        "ones",
     )
     OF_LOOKS = (
-        "no more than the stated number of classifiers were ever looked at on the held-out examples",
+        "no more than the stated number of classifiers were ever looked at on the held-out "
+        "examples",
     )
 
     def __init__(self, claim: Any, message: bytes) -> None:

@@ -257,6 +257,7 @@ class PicksClaim(Claim, kw_only=True):
 
     kind: Literal["picks"] = "picks"
     about: Literal["g", "f"] = "g"
+    classes: int  # that the learner tells apart, fixed before the examples
     picks: int
     slack: int = 0
     configuration: int  # of the frozen list; 0 where there is a fit

@@ -131,6 +131,7 @@ def state(
         ),
         holdout=line,
         made_with={**(made_with or {}), **notes_on(sample, holdout)},
+        classes=sample.classes,
         picks=picks,
         slack=slack,
         configuration=configuration,
