@@ -79,13 +79,35 @@ def test_spoilt_messages_are_read_alike(net: IntegerNet, data: st.DataObject) ->
 
 
 def test_the_ranges_decide_between_single_and_double_alike() -> None:
-    for seed in range(30):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
-        reach = 2 ** int(rng.integers(1, 40))
+        reach = 2 ** int(rng.integers(11, 20))
         weight = rng.integers(-reach, reach + 1, (3, 4))
         net = IntegerNet((1, 2, 2), Bytes(0), (Dense(Values(weight), None, 0, 0),))
         message = encode(net)
         assert cushion_verify.IntegerNet(message.data, message.bits)._type is net._floats
+
+
+def test_sums_beyond_the_exact_range_are_refused_alike() -> None:
+    """A weight and a bias that reach 2^53 on bytes of up to 255, give or take a little."""
+    refused = 0
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        weight = int(rng.integers(1, 2**39))
+        shift = int(rng.integers(14, 20))
+        bias = ((2**53 - 255 * weight) >> shift) + int(rng.integers(-1, 2))
+        layer = Dense(Values(np.array([[weight], [0]])), np.array([bias, -1]), shift, 0)
+        net = object.__new__(IntegerNet)  # its range is not looked at yet
+        vars(net).update(input_shape=(1, 1, 1), input=Bytes(0), layers=(layer,))
+        message = encode(net)
+        fits = 255 * weight + (abs(bias) << shift) < 2**53
+        if fits:
+            assert cushion_verify.IntegerNet(message.data, message.bits).classes == 2
+        else:
+            with pytest.raises(cushion_verify.Malformed, match="exact range"):
+                cushion_verify.IntegerNet(message.data, message.bits)
+        refused += not fits
+    assert 20 < refused < 100
 
 
 # ---- posteriors
