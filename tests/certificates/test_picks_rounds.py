@@ -136,6 +136,19 @@ def test_a_learner_that_is_right_stops_training_and_every_round_is_told() -> Non
     assert len(picked.errors) == 0
 
 
+def test_wrong_rows_are_found_wherever_they_stand() -> None:
+    data = blobs(900, 1, spread=80)
+    learner = NearestMean((9, 14, 14, 14))
+    picked, _ = run(learner, data.x, data.y)
+    picks, errors = naive(learner, data.x, data.y)
+    assert picked.picks.tolist() == picks
+    assert picked.errors.tolist() == errors
+    order = hash_order(data.x, data.y).tolist()
+    places = [order.index(row) for row in picks[9:]]
+    assert max(places) > 3 * 128  # beyond the first stretch, and the second
+    assert len(picks) == 51
+
+
 def test_rounds_that_are_told_to_nobody_look_only_at_the_rows_they_need() -> None:
     data = blobs(3000, 2)
     quick, told = (NearestMean().bind(data.x, data.y) for _ in range(2))

@@ -102,6 +102,8 @@ def test_a_fit_is_trained_again(tmp_path: Path) -> None:
     assert verdict.replayed == {"sample", "holdout"}
     assert verdict.warnings == []
     assert verdict.given == []
+    same = "Trained again here, every round came out the same; the last net has the same numbers."
+    assert same in str(verdict)
 
 
 def test_a_fit_that_comes_out_otherwise_is_not_ok_and_it_is_said_where(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ def verify(
         again = rounds_again(path, fit, sample, held)
         given |= again.given
     verdict = check(path, Given(**given), slow=slow)
-    verdict.warn("" if again is None else again.difference)
+    if again is not None:
+        again.tell(verdict)
     if rows is not None and not rows.closed:
         verdict.warnings.clear()  # what may be told of rows under a ledger is in the ledger
     return verdict

@@ -18,6 +18,7 @@ from cushion.errors import BadInput
 
 if TYPE_CHECKING:
     from cushion.certificates.picks.fit import Function
+    from cushion_verify import Verdict
 
 
 def features_again(
@@ -67,10 +68,19 @@ def _array(given: str | Path | NDArray[np.uint8]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Again:
-    """What a verifier is given of a training, and where it first differed here, in words."""
+    """What a verifier is given of a training, and how it came out here, in a sentence."""
 
     given: dict[str, Any] = field(default_factory=dict)
-    difference: str = ""
+    same: bool = True
+    said: str = ""
+
+    def tell(self, verdict: Verdict) -> None:
+        """Say it behind what was counted, or warn of what differs."""
+        if self.same:
+            who, counted = verdict.subject
+            verdict.subject = (who, f"{counted} {self.said}".strip())
+        else:
+            verdict.warn(self.said.rstrip("."))
 
 
 def rounds_again(
@@ -88,5 +98,4 @@ def rounds_again(
         return Again()
     found = replay_fit(claim, message, fit, sample, held)
     given = {"rounds": found.rounds, "holdout_classes": found.holdout, "recomputed": ("rounds",)}
-    same = found.same_net and not found.difference
-    return Again(given, "" if same else str(found).rstrip("."))
+    return Again(given, found.same_net and not found.difference, str(found))
