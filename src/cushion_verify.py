@@ -213,12 +213,8 @@ HOLDOUT: dict[str, Reader] = {
 }
 # what the claims of every kind have; "kind", "about" and "ledger" are each kind's own
 COMMON: dict[str, Reader] = {
+    **HOLDOUT,
     "data": printable,
-    "data_fingerprint": fingerprint,
-    "m": whole(1, MOST_ROWS),
-    "errors": whole(0, MOST_ROWS),
-    "delta": failure,
-    "bound": probability,
     "assumptions": listed(text),
     "holdout": maybe(record(HOLDOUT)),
     "made_with": notes,
@@ -266,15 +262,11 @@ OF_TRANSFER = (
 UP = Context(prec=60, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
 DOWN = Context(prec=60, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _SCALE = 10**18  # a stated decimal is a whole number of these
+Share = Decimal | str
 
 
 def bound_holds(
-    errors: int,
-    m: int,
-    bits: int,
-    delta: Decimal | str,
-    bound: Decimal | str,
-    less: Decimal = Decimal(0),
+    errors: int, m: int, bits: int, delta: Share, bound: Share, less: Share = "0.0"
 ) -> bool:
     """Is P[Bin(m, bound - less) ≤ errors] ≤ δ·2^-bits, or bound = 1?
 
@@ -283,7 +275,7 @@ def bound_holds(
     """
     if Decimal(bound) == 1:
         return True
-    p = math.floor(DOWN.scaleb(DOWN.subtract(Decimal(bound), less), 18))
+    p = math.floor(DOWN.scaleb(DOWN.subtract(Decimal(bound), Decimal(less)), 18))
     if p * m <= errors * _SCALE:
         return False
     return UP.multiply(tail(errors, m, p), power(Decimal(2), bits)) <= Decimal(delta)
@@ -334,7 +326,7 @@ def exact_sum(*parts: str) -> Decimal:
     return functools.reduce(UP.add, map(Decimal, parts))
 
 
-def percent(share: Decimal | str) -> str:
+def percent(share: Share) -> str:
     """A probability in per cent, rounded up to two places."""
     return f"{UP.quantize(UP.multiply(Decimal(share), 100), Decimal('0.01')):f} %"
 
@@ -435,12 +427,11 @@ def identity_fault(stated: Any, what: str, x: Array, y: Array | None = None) -> 
 
 # ---- freshness: whether rows can be new draws beside the sample's (section 6)
 
+Reading = Callable[[Array], Array]
 _PULLS = (Decimal("0.999"), *(Decimal(1) / 2**k for k in range(1, 11)))
 
 
-def freshness_fault(
-    rows: Array, sample: Array, reading: Callable[[Array], Array] | None = None
-) -> str:
+def freshness_fault(rows: Array, sample: Array, reading: Reading | None = None) -> str:
     """Why the rows cannot be fresh beside the sample's, as the end of a sentence; else empty.
 
     reading: how the net of the message reads rows; what it cannot tell apart counts as equal.
@@ -449,7 +440,7 @@ def freshness_fault(
         return ""
     shifts = (1, 2, 4) if rows.dtype == np.uint8 else ()
     readings: list[Any] = [(lambda x: x, "")]
-    readings += [(functools.partial(_shifted, s), " but for their lowest bits") for s in shifts]
+    readings += [(lambda x, s=s: x >> s, " but for their lowest bits") for s in shifts]
     readings += [(reading, " as the net reads them")] * (reading is not None)
     different = 0
     for place, (read, how) in enumerate(readings):
@@ -468,11 +459,7 @@ def freshness_fault(
     return ""
 
 
-def _shifted(shift: int, x: Array) -> Array:
-    return np.right_shift(x, np.uint8(shift))
-
-
-def digests(x: Array, read: Callable[[Array], Array] = lambda rows: rows) -> list[bytes]:
+def digests(x: Array, read: Reading = lambda rows: rows) -> list[bytes]:
     """Of each row as it is read; the shape of a row does not matter."""
     return [
         hashlib.blake2b(row.tobytes(), digest_size=16).digest()
@@ -608,7 +595,7 @@ def bounded(over: str, who: str, bound: str, *deltas: str) -> str:
     return f"With probability {sure} {over}, {who} errs on at most {percent(bound)} of new ones."
 
 
-def float_up(value: Decimal | str) -> float:
+def float_up(value: Share) -> float:
     """The nearest float that is not below a decimal."""
     found = float(value)
     return found if Decimal(found) >= Decimal(value) else math.nextafter(found, math.inf)
@@ -656,16 +643,12 @@ MOST_EFFORT = 2**39  # half a minute to some minutes on one core; a small file c
 
 
 def check(
-    path: str | Path,
-    given: Given | None = None,
-    *,
-    slow: bool = False,
-    progress: Progress | None = None,
+    path: str | Path, given: Given | None = None, *, slow: bool = False, progress: Any = None
 ) -> Verdict:
     """The verdict on the certificate at `path`. Raises BadInput or Malformed.
 
     Without a sample it stops at level "message" and is not ok. What takes longer than some minutes
-    is refused unless `slow`.
+    is refused unless `slow`. progress: a Progress, or None.
     """
     given, kind = usable(given or Given()), read(path)
     verdict = Verdict(kind.claim, kind.subject())
@@ -677,9 +660,8 @@ def check(
             verdict.reason = "the error count was not replayed: no data was given"
             verdict.level = "message"
         if not verdict.reason:
-            if (effort := kind.effort(given)) > MOST_EFFORT and not slow:
-                times = f"{effort / MOST_EFFORT:.0f} times the few minutes"
-                said = f"replaying this takes about {times} that verify takes unasked"
+            if (times := kind.effort(given) / MOST_EFFORT) > 1 and not slow:
+                said = f"replaying this takes about {times:.0f} times the usual few minutes"
                 raise BadInput(f"{said}; add `slow` to do it")
             verdict.reason = kind.replay(given, verdict, progress or (lambda *_: None))
             verdict.level = "message" if verdict.reason else "replay"
@@ -746,6 +728,7 @@ class Stream:
         self._code = functools.reduce(lambda n, bit: n << 1 | bit, first, 0)
         self._pending = 0  # bits that a later one settles
         self.doublings = 0  # of the interval: each takes a bit
+        self.costs: list[int] = []  # bits of each sequence of numbers
 
     def decide(self, context: list[int]) -> int:
         """context: [zero, total], which learns the decision."""
@@ -777,7 +760,7 @@ class Stream:
         of small numbers, None for wide ones.
         """
         contexts: dict[int, list[int]] = defaultdict(lambda: [1, 2])
-        found = np.zeros(count, np.int64)
+        found, before = np.zeros(count, np.int64), self.doublings
         for place in range(count):
             if not self.decide(contexts[0]):
                 continue
@@ -793,6 +776,7 @@ class Stream:
                 below = [self.decide([1, 2]) for _ in range(size - 1)]
                 size = functools.reduce(lambda n, bit: n << 1 | bit, below, 1)
             found[place] = -size if negative else size
+        self.costs += [self.doublings - before] * bool(count)
         return found
 
     def check_end(self) -> None:
@@ -911,13 +895,10 @@ class Net:
         # about how long it takes, in multiplications: moving a value takes 16
         self.effort = self.products + 16 * (sum(widest) + sum(patches))
         numbers, signs = 0, {PROJECTION: 0, SIGN_PROJECTION: 0, PRODUCT: 0}
-        for layer in self.layers:
-            if not layer.pools:
-                made, kind = math.prod(layer.stored), layer.source["kind"]
-                numbers += made * layer.order + layer.biases
-                if kind in signs:
-                    numbers += layer.coded
-                    signs[kind] += made * layer.coded
+        for layer in (layer for layer in self.layers if not layer.pools):
+            made, kind = math.prod(layer.stored), layer.source["kind"]
+            numbers += made * layer.order + layer.biases + (layer.coded if kind in signs else 0)
+            signs[kind] = signs.get(kind, 0) + made * layer.coded
         for found, most, what in (
             (max(widest), 2**20, "values in a map"),
             (max(patches), 2**22, "values read by a layer"),
@@ -943,12 +924,12 @@ class Net:
         """[n, ...] -> [n, features] whole numbers (section 4.1), as bytes or float64."""
         flat = x.reshape(len(x), -1)
         if not self.floats:
-            return _shifted(self.input_shift, flat)
+            return np.asarray(flat >> self.input_shift)
         scaled = np.floor(np.ldexp(flat.astype(np.float64), self.exponents))
         scaled[np.isnan(scaled)] = -np.inf
         # exact: the ends of the window are whole numbers below 2^25
-        inside: Array = np.clip(scaled, self.offsets, self.offsets + self.largest) - self.offsets
-        return inside
+        inside = np.clip(scaled, self.offsets, self.offsets + self.largest)
+        return np.asarray(inside - self.offsets)
 
     def maps(self, x: Array, kind: Floating) -> Array:
         """[n, height, width, channels] of that float type."""
@@ -1049,8 +1030,8 @@ def stored_numbers(layer: Layer, place: int, coded: Integers) -> Integers:
 
 def _noise(place: int, seed: int, first: int, n: int) -> Integers:
     """The set bits of each word, less 32."""
-    counts: Integers = _bits_of(words(place, seed, first, n)).reshape(n, 64).sum(1, dtype=np.int64)
-    return counts - 32
+    bits = _bits_of(words(place, seed, first, n))
+    return np.asarray(bits.reshape(n, 64).sum(axis=1, dtype=np.int64)) - 32
 
 
 def _projection(coded: Integers, n: int, place: int, seed: int) -> Integers:
@@ -1205,8 +1186,8 @@ def _pooled(values: Array, layer: Layer) -> Array:
     combine: Any = np.maximum if layer.kind == "max" else np.add
     size, (_, h, w) = layer.side, layer.after
     rows: Array = functools.reduce(combine, [values[:, i : h * size : size] for i in range(size)])
-    found: Array = functools.reduce(combine, [rows[:, :, i : w * size : size] for i in range(size)])
-    return found
+    parts = [rows[:, :, i : w * size : size] for i in range(size)]
+    return np.asarray(functools.reduce(combine, parts))
 
 
 def unique_class(scores: Array) -> Integers:
@@ -1215,9 +1196,7 @@ def unique_class(scores: Array) -> Integers:
     return np.where(alone, scores.argmax(axis=1), -1)
 
 
-def in_batches(
-    rows: int, width: int, work: Callable[[int, int], None], progress: Progress, most: int = 512
-) -> None:
+def in_batches(rows: int, width: int, work: Progress, tell: Progress, most: int = 512) -> None:
     """work(first, count) until all rows are done, on two threads; width: values that a row needs.
     The result must not depend on the batches.
     """
@@ -1227,7 +1206,7 @@ def in_batches(
         for begin in range(0, len(starts), 64):  # an interrupt waits for these only
             part = starts[begin : begin + 64]
             list(pool.map(lambda first: work(first, min(step, rows - first)), part))
-            progress(begin + len(part), len(starts))
+            tell(begin + len(part), len(starts))
 
 
 class IntegerNet(Net):
@@ -1241,23 +1220,16 @@ class IntegerNet(Net):
             if layer.pools:
                 continue
             levels = {GRID: layer.source.get("levels"), MASK: 0}.get(layer.source["kind"])
-            coded = self._charged(stream, layer.coded, levels)
-            bias = self._charged(stream, layer.biases, None)
+            coded, bias = stream.numbers(layer.coded, levels), stream.numbers(layer.biases, None)
             weight = used_weights(layer, stored_numbers(layer, place, coded))
             pairs.append((weight, bias.repeat(layer.after[0] // layer.stored[0])))
         stream.check_end()
-        self.costs.append(2)
+        self.costs += [*stream.costs, 2]
         self._type = prove_range(self, pairs)
         self._numbers: list[Numbers] = []
         for (weight, bias), layer in zip(pairs, self.numbered, strict=True):
             added = (bias << layer.bias_shift)[None].astype(self._type)
             self._numbers.append((weight[None].astype(self._type, order="C"), added))
-
-    def _charged(self, stream: Stream, count: int, levels: int | None) -> Integers:
-        before = stream.doublings
-        found = stream.numbers(count, levels)
-        self.costs += [stream.doublings - before] * bool(count)
-        return found
 
     def answers(self, x: Array, progress: Progress) -> Integers:
         """[n] the class that the net gives each row, or -1 for a tie."""
@@ -1335,6 +1307,12 @@ TRANSFER: dict[str, Reader] = {
 transfer = maybe(record(TRANSFER, {"program": None}))
 
 
+def with_lines(claim: Any, assumed: tuple[str, ...]) -> tuple[str, ...]:
+    """The sentences of a kind, and those of what else the claim has."""
+    later = (("features", OF_FEATURES), ("holdout", OF_HOLDOUT), ("transfer", OF_TRANSFER))
+    return sum((more for name, more in later if getattr(claim, name, None)), assumed)
+
+
 def check_transfer(claim: Any) -> None:
     """What the rules for single fields leave open."""
     if (line := claim.transfer) is not None:
@@ -1343,7 +1321,7 @@ def check_transfer(claim: Any) -> None:
             raise Malformed("the failure probabilities of both bounds exceed 0.5 together")
 
 
-def lines_fault(claim: Any, less: Decimal = Decimal(0)) -> str:
+def lines_fault(claim: Any, less: Share = "0.0") -> str:
     """Why the hold-out line or the bound on f does not follow from its counts; else empty.
 
     less: what a posterior's sampler takes of the hold-out line's bound.
@@ -1386,9 +1364,7 @@ def other_net_fault(stated: Any, given: Given) -> str:
     return ""
 
 
-def replay_transfer(
-    claim: Any, given: Given, verdict: Verdict, g: Callable[[Array], Integers], net: Net | None
-) -> str:
+def replay_transfer(claim: Any, given: Given, verdict: Verdict, g: Reading, net: Any) -> str:
     """Why the inputs and f do not confirm the bound on f; empty if they do, or are not given.
 
     g: its class on each row, -1 for a tie; net: what reads the rows, if it is one. Each score of f
@@ -1489,9 +1465,7 @@ class Occam(Recounted):
     net: IntegerNet
 
     def __init__(self, claim: Any, message: bytes) -> None:
-        assumed = self.ASSUMED + OF_FEATURES * (claim.features is not None)
-        assumed += OF_HOLDOUT * (claim.holdout is not None)
-        check_common(claim, assumed + OF_TRANSFER * (claim.transfer is not None))
+        check_common(claim, with_lines(claim, self.ASSUMED))
         check_count(claim.errors, claim.m, "errors on the examples")
         check_transfer(claim)
         self.claim, self.net = claim, IntegerNet(message, claim.bits)
@@ -1647,8 +1621,7 @@ class PacBayes(Recounted):
         self.claim, self._message = claim, message
         if claim.tries_bits is None:  # of the version before, which is never ok
             return
-        assumed = self.ASSUMED + OF_FEATURES * (claim.features is not None)
-        check_common(claim, assumed + OF_HOLDOUT * (claim.holdout is not None))
+        check_common(claim, with_lines(claim, self.ASSUMED))
         check_count(claim.errors, claim.draws, "errors in the draws")
         if claim.draws < FEWEST_DRAWS:
             raise Malformed(f"{claim.draws} draws are fewer than the {FEWEST_DRAWS} of the format")
@@ -1665,8 +1638,8 @@ class PacBayes(Recounted):
 
     def _read_law(self) -> None:
         """Header, means and variances; Malformed unless they are all of the message."""
-        bits_, front = self.claim.header_bits, (self.claim.header_bits + 7) // 8
-        bits = Bits(self._message[:front], bits_)
+        front = (self.claim.header_bits + 7) // 8
+        bits = Bits(self._message[:front], self.claim.header_bits)
         self.net = Net(bits)
         if any(layer.source["kind"] != VALUES for layer in self.net.numbered):
             raise Malformed("a posterior draws all its weights: its layers hold plain values")
@@ -1676,7 +1649,7 @@ class PacBayes(Recounted):
             priors.append(bits.signed(20) + 8)
             bits.charge()
         self._size, self._costs = sum(sizes), bits.costs
-        if bits.position != bits_ or len(self._message) != front + 5 * self._size:
+        if bits.position != len(bits.bits) or len(self._message) != front + 5 * self._size:
             raise Malformed("the message's length is not that of its posterior")
         means = np.frombuffer(self._message, "<i4", self._size, front).astype(np.int64)
         exponents = np.frombuffer(self._message, "<i1", -1, front + means.size * 4).astype(np.int64)
@@ -2319,7 +2292,8 @@ class Machine:
             return vector([(levels, 1)])
         if self.form == "table":
             pairs = np.stack([levels, 255 - levels], axis=2).reshape(len(levels), -1)
-            return np.floor(np.sqrt(pairs * (ROOM // levels.shape[1]) // 255)).astype(np.float32)
+            roots = np.sqrt(pairs * (ROOM // levels.shape[1]) // 255)
+            return np.asarray(np.floor(roots), np.float32)
         return picture(levels, levels.shape[1])
 
     def learn(self, x: Array, y: Integers) -> None:
@@ -2356,7 +2330,7 @@ class Machine:
 
         def image(v: Array) -> Array:
             v = np.clip(v, -(2**22), 2**22)
-            return np.floor((self._gram @ v + self._ridge * v) / 2**16 + 0.5)
+            return np.asarray(np.floor((self._gram @ v + self._ridge * v) / 2**16 + 0.5))
 
         def short(v: Array) -> tuple[Array, int]:
             e = 0

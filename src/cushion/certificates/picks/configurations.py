@@ -201,6 +201,7 @@ def _levels(learner: ListedLearner, x: Rows, columns: list[Rows]) -> Rows:
         low, high = columns[0]
         width = max(high - low, 2.0**-100)
         x = np.clip(np.floor((x.astype(np.float64) - low) * (255.0 / width)), 0, 255)
+        x = x.astype(np.int64)
     sides = x.shape[-2:]
     return x.reshape(len(x), *((3,) if form == "colour" else ()), *sides)
 
