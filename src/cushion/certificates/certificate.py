@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.features import Seen, condition
 from cushion.certificates.format import claims
@@ -24,6 +24,9 @@ from cushion.errors import remark
 from cushion.numerics import float_up, percent_up
 from cushion.theorems.occam import holdout_bound, occam_bound
 
+if TYPE_CHECKING:
+    from cushion.certificates.ladder import Rung
+
 _EXACT = Context(prec=60)
 
 
@@ -35,10 +38,12 @@ class Certificate:
     rows that it names (PicksClaim); "f": the user's own net, where the claim carries a transfer
     (`claim.bound` is always g's), the user's own training picked the rows, or f was counted on
     held-out ones (HoldoutClaim); "Q": nets drawn from the message's posterior (GaussianClaim).
+    `ladder`: where no kind was asked for, every kind, what it says here or what it would need.
     """
 
     claim: claims.Claim
     message: bytes
+    ladder: tuple[Rung, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
     @property
     def about(self) -> str:

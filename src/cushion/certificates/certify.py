@@ -21,6 +21,7 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.holdout.certificate import certify_holdout
 from cushion.certificates.holdout.options import HoldoutOptions
+from cushion.certificates.ladder import answer_of, climb
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.picks.options import PicksOptions
@@ -67,7 +68,7 @@ def certify(
     data: AnyData,
     *,
     kind: Kind | None = None,
-    method: Method = _USUAL.method,
+    method: Method | None = None,
     unlabelled: Inputs | AnyData | None = None,
     holdout: AnyData | None = None,
     delta: str | float = _USUAL.delta,
@@ -100,6 +101,9 @@ def certify(
     model, as in its training; the data stay as they are. `device` (cpu, cuda, cuda:1, mps, auto) is
     where a copy of the model gives its scores, `batch` rows at a time (256); the search runs on the
     CPU.
+
+    Without a kind, a method or anything that only a search is told, the strongest kind that what
+    was given allows is made, and the certificate's `ladder` says all of them (`ladder.climb`).
 
     Methods integer, subspace and supermask find an integer net g with a small Occam bound. With a
     model f, g also imitates f's scores. The certificate is about g; with fresh `unlabelled` inputs,
@@ -135,18 +139,23 @@ def certify(
         top_k,
         None if selective is None else str(selective),
     )
+    how: dict[str, Any] = {"normalise": normalise, "device": device, "batch": batch}
     if kind == "holdout":
         if unlabelled is not None or fit is not None or picks is not None:
             raise BadInput("`kind` = holdout counts on labels; leave out what is about other kinds")
         own = None if str(delta) == _USUAL.delta else str(delta)
-        how: dict[str, Any] = {"normalise": normalise, "device": device, "batch": batch}
         return certify_holdout(model, data, holdout, asked, delta=own, **how)
     if asked != HoldoutOptions():
         raise BadInput(
             "`looks`, `per_class`, `top_k` and `selective` belong to `kind` = holdout; give that"
         )
-    if kind == "pac-bayes" and method == _USUAL.method:
-        method = "pac-bayes"
+    searched = any(one is not None for one in (method, minutes, steps, k, width))
+    if kind is None and not searched and fit is None and picks is None and draws == _USUAL.draws:
+        how |= {"unlabelled": unlabelled, "backbone": backbone, "stated_error": stated_error}
+        how["searching"] = {"seed": seed, "report": report, "keep": keep, "tell": tell}
+        return answer_of(climb(certify, model, data, holdout, delta=delta, **how))
+    if method is None:
+        method = "pac-bayes" if kind == "pac-bayes" else _USUAL.method
     if kind is not None and (kind == "pac-bayes") != (method == "pac-bayes"):
         raise BadInput(f"`method` = {method} is not of `kind` = {kind}; give one of them")
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)

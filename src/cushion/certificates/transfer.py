@@ -35,17 +35,17 @@ _EXACT = Context(prec=60)
 _LAST_PLACE = Decimal("1e-18")
 
 
-def split_delta(total: Decimal) -> tuple[Decimal, Decimal]:
-    """(share of g, share of the disagreements), which sum to the total exactly.
+def split_delta(total: Decimal, first: Decimal = SHARE_OF_G) -> tuple[Decimal, Decimal]:
+    """Two shares, usually of g and of the disagreements, which sum to the total exactly.
 
     >>> split_delta(Decimal("0.05"))
     (Decimal('0.04'), Decimal('0.01'))
     """
-    part = _EXACT.multiply(total, SHARE_OF_G)
+    part = _EXACT.multiply(total, first)
     share = part.quantize(_LAST_PLACE, ROUND_DOWN, _EXACT).normalize(_EXACT)
     rest = _EXACT.subtract(total, share).normalize(_EXACT)
     if not (share > 0 and rest > 0):
-        raise BadInput(f"`delta` = {total} is too small to be shared between g and f")
+        raise BadInput(f"`delta` = {total} is too small to be shared")
     return share, rest
 
 
