@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.picks_cases import NearestMean, blobs
 
+import cushion
 from cushion.certificates.certificate import Certificate, sentence
 from cushion.certificates.features import Seen
 from cushion.certificates.format.claims import Answers, Features, PicksClaim, assumptions_of
@@ -132,6 +134,28 @@ def test_a_message_may_be_longer_than_that_of_other_kinds_but_not_without_end() 
     assert unpack(pack(claim, bytes(2**24)))[1] == bytes(2**24)
     with pytest.raises(Malformed, match="does not fit"):
         unpack(pack(claim, bytes(2**24 + 4)))
+
+
+def test_messages_of_other_kinds_stay_as_short_as_they_were() -> None:
+    other = cushion.certify(None, SAMPLE, method="subspace", steps=2).claim
+    assert unpack(pack(other, bytes(2**19)))[1] == bytes(2**19)
+    with pytest.raises(Malformed, match="too long for a certificate of its kind"):
+        unpack(pack(other, bytes(2**19 + 1)))
+
+
+def test_every_assumption_stands_in_the_format() -> None:
+    page = (Path(__file__).parents[2] / "FORMAT.md").read_text(encoding="utf-8")
+    section = " ".join(page[page.index("### 10.5") : page.index("## 11.")].split())
+    for about_f in (False, True):
+        how = {"holdout": True, "fit": True, "features": True, "transfer": about_f}
+        found = assumptions_of("picks", **how)
+        assert len(found) == (11 if about_f else 8)
+        for sentence_ in found[:8]:
+            assert sentence_ in section
+    assert len(assumptions_of("picks", holdout=False)) == 4
+    assert len(assumptions_of("picks", holdout=False, fit=True)) == 5
+    assert len(assumptions_of("picks", holdout=True)) == 6
+    assert len(assumptions_of("occam", holdout=True)) == 5
 
 
 def test_more_rows_than_a_message_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,6 +131,6 @@ def test_the_rounds_of_a_fit_may_be_given(tmp_path: Path) -> None:
 def test_other_rows_are_not_trained_on(tmp_path: Path) -> None:
     path = of_fit().save(tmp_path / "f.cushion")
     trainings.CALLS.clear()
-    verdict = cushion.verify(path, HELD_OUT, fit=FIT)
+    verdict = cushion.verify(path, HELD_OUT, fit=trainings.fit)
     assert not verdict.ok
     assert trainings.CALLS == []

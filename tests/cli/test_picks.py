@@ -152,6 +152,18 @@ def test_the_training_of_the_page_on_picks_is_certified(
     assert claim_in(out).picks > 0
 
 
+def test_where_the_net_cannot_be_written_nothing_is_trained(
+    tmp_path: Path, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(BREAK)
+    out = tmp_path / "mine.cushion"
+    weights_beside(out).mkdir()
+    fit = ["--kind", "picks", "--fit", f"{tmp_path / 'mine.py'}:fit"]
+    assert main(["certify", "--data", data, *fit, "-o", str(out)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_ctrl_c_writes_nothing(
     tmp_path: Path, data: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
