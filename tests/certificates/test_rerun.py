@@ -134,3 +134,14 @@ def test_other_rows_are_not_trained_on(tmp_path: Path) -> None:
     verdict = cushion.verify(path, HELD_OUT, fit=trainings.fit)
     assert not verdict.ok
     assert trainings.CALLS == []
+
+
+def test_a_net_with_other_numbers_but_the_same_rounds_is_said_and_not_refused(
+    tmp_path: Path,
+) -> None:
+    certificate = of_fit()
+    claim = dataclasses.replace(certificate.claim, coefficients="a" * 64)
+    other = dataclasses.replace(certificate, claim=claim)
+    verdict = cushion.verify(other.save(tmp_path / "f.cushion"), SAMPLE, fit=FIT)
+    assert verdict.ok
+    assert "the last net has other numbers but the same answers" in verdict.warnings[0]
