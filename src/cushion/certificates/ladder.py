@@ -147,10 +147,10 @@ def _rungs(made: dict[str, Certificate], with_net: bool) -> tuple[Rung, ...]:
     """Those made, and of the others what they would need."""
     held, g = made.get("holdout"), made.get("picks") or made.get("occam")
     both = None if g is None or g.about == "g" else g
-    net = "" if with_net else "a net of yours (`model`), and "
+    net = "" if with_net else "`model`, and "
     labels, inputs = "held-out labels, used for nothing else", "fresh inputs without labels"
     found = [
-        _rung("holdout", held, labels, f"{net}{labels} (`holdout`)"),
+        _rung("holdout", held, labels, f"{net}held-out labels (`holdout`)"),
         _rung("transfer", both, inputs, f"{net}{inputs} (`unlabelled`)"),
         _rung(
             "picks",

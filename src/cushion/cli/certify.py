@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 def add_parser(verbs: Any) -> None:
-    summary = "find a small integer net and certify a bound on its error; Ctrl-C keeps the best"
-    example = "cushion certify --data digits -o digits.cushion --minutes 1"
+    summary = "certify a bound on an error: the strongest kind that the inputs allow, or --kind"
+    example = "cushion certify --data digits --net RUN -o f.cushion"
     parser = options.add_verb(verbs, "certify", run, summary=summary, example=example)
     options.add_data(parser, required=False)
     options.add_net(parser, "--net")
@@ -45,9 +45,9 @@ def add_parser(verbs: Any) -> None:
     options.add_word(parser, "--unlabelled", "U", bound)
     options.add_out(parser, "FILE.cushion", "where to write the certificate")
     kinds = (
-        "occam: one integer net, paid by its bits (default); picks: a learner, paid by the rows "
-        "that it needs; pac-bayes: as --method pac-bayes; holdout: NET itself, by labels that it "
-        "has never seen"
+        "holdout: NET itself, by labels that it has never seen; picks: a learner, paid by the rows "
+        "that it needs; occam: one integer net, paid by its bits; pac-bayes: as --method pac-bayes "
+        "(default: the strongest that the inputs allow; with --minutes or --method occam)"
     )
     parser.add_argument("--kind", choices=("holdout", "picks", "occam", "pac-bayes"), help=kinds)
     add_options(parser, SearchOptions)
@@ -55,7 +55,7 @@ def add_parser(verbs: Any) -> None:
     options.add_word(parser, "--fit", "FILE.py:fit", fit)
     add_options(parser, PicksOptions)
     add_options(parser, BackboneOptions)
-    held = "with --kind holdout: the held-out rows, as in --data (default: D's held-out part)"
+    held = "with --net: the held-out rows, as in --data (default: D's held-out part)"
     options.add_word(parser, "--holdout", "H", held)
     add_options(parser, HoldoutOptions)
 
@@ -67,9 +67,15 @@ def run(args: argparse.Namespace) -> int | None:
     from cushion.nets.batch_size import batches
     from cushion.theorems.occam import parse_delta
 
-    own_rows.check_flags(args)
+    climbs = _climbs(args)
+    own_rows.check_flags(args, climbs=climbs)
     if args.kind == "holdout":
         return own_rows.certify(args)
+    if climbs:
+        from cushion.cli.ladder import run as climb
+
+        _backbone(args)
+        return climb(args)
     chosen = _options(args)
     parse_delta(chosen.delta)
     check_writable(args.out)
@@ -78,7 +84,7 @@ def run(args: argparse.Namespace) -> int | None:
     loaded = None if args.net is None else options.load_named_net(args, data)
     model = None if loaded is None else loaded.module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-    best = _best(args.out)
+    best = best_beside(args.out)
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
     given["batch"] = args.batch
     given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
@@ -101,12 +107,20 @@ def run(args: argparse.Namespace) -> int | None:
     if isinstance(claim, PicksClaim) and claim.fit is not None:
         obj["net"] = str(weights_beside(args.out))
         lines += ["", f"The net itself is in {obj['net']} (its state dict)."]
-    check = f"Check it with: cushion verify {args.out} --data {args.data}{_own_flags(args)}"
+    check = (
+        f"Check it with: cushion verify {args.out} --data {args.data}{verify_flags(args, claim)}"
+    )
     answer(args, obj, *lines, "", *show_assumptions(claim), check)
     return None
 
 
-def _best(out: str) -> Path | None:
+def _climbs(args: argparse.Namespace) -> bool:
+    """Whether no kind was asked for, nor anything that belongs to one."""
+    searched = set(flags_given(SearchOptions, args)) - {"delta", "seed"}
+    return args.kind is None and not (searched or flags_given(PicksOptions, args) or args.fit)
+
+
+def best_beside(out: str) -> Path | None:
     """Where the best so far is kept: beside the certificate, if that is a file."""
     target = Path(out)
     return None if target.exists() and not target.is_file() else Path(f"{target}.best")
@@ -220,14 +234,14 @@ def _helps(claim: OccamClaim, classes: int) -> str:
     )
 
 
-def _own_flags(args: argparse.Namespace) -> str:
-    """The flags with which verify replays the bound on f."""
+def verify_flags(args: argparse.Namespace, claim: Claim) -> str:
+    """The flags with which verify replays a bound on f, or the features of a backbone."""
     if args.fit is not None:
         return f" --fit {args.fit}"
     if args.backbone is not None:
         weights = f" --backbone-weights {args.backbone_weights}" if args.backbone_weights else ""
         return f" --backbone {args.backbone}{weights}"
-    if args.unlabelled is None:
+    if getattr(claim, "transfer", None) is None:
         return ""
     weights = f" --weights {args.weights}" if args.weights else ""
     trust = " --trust" if args.trust else ""

@@ -117,9 +117,12 @@ def run_close(args: argparse.Namespace) -> None:
 # ---- certify --kind holdout
 
 
-def check_flags(args: argparse.Namespace) -> None:
-    """BadInput for flags of this kind with another, and of others with this one."""
-    own = [*given(HoldoutOptions, args), *(["holdout"] if args.holdout else ())]
+def check_flags(args: argparse.Namespace, *, climbs: bool) -> None:
+    """BadInput for flags of this kind with another, and of others with this one; climbs: no kind
+    was asked for, and this one is among those made.
+    """
+    named = args.holdout and not (climbs and args.net)
+    own = [*given(HoldoutOptions, args), *(["holdout"] if named else ())]
     if args.kind != "holdout":
         for name in own:
             raise BadInput(f"`{name}` belongs to --kind holdout; give that too, or leave it out")
@@ -177,12 +180,12 @@ def certify(args: argparse.Namespace) -> int:
         count_sentence(claim),
         *other_sentences(claim, labels),
         f"Assumed, as nobody can check it: {assumed}.",
-        f"Check it with: cushion verify {args.out}{_again(args)}",
+        f"Check it with: cushion verify {args.out}{again(args)}",
     )
     return 0
 
 
-def _again(args: argparse.Namespace) -> str:
+def again(args: argparse.Namespace) -> str:
     """The flags with which verify counts again."""
     words = ("net", "weights", "normalise", "data", "holdout", "looks")
     flags = [f" --{name} {getattr(args, name)}" for name in words if getattr(args, name)]

@@ -1,0 +1,162 @@
+"""cushion certify --data D [--net NET] without a kind: the ladder first, and the best as a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cushion.certificates.certificate import sentence
+from cushion.certificates.features import BackboneOptions
+from cushion.certificates.search.options import SearchOptions
+from cushion.cli import holdout as own_rows
+from cushion.cli import options
+from cushion.cli.certify import best_beside, verify_flags
+from cushion.cli.flags import from_flags, translate
+from cushion.cli.ledger import claim_json, show_assumptions, show_numbers
+from cushion.cli.output import answer
+from cushion.cli.render import table
+from cushion.data.files import check_writable
+from cushion.numerics import float_up, percent_up
+
+if TYPE_CHECKING:
+    from cushion.certificates.certificate import Certificate
+    from cushion.certificates.ladder import Rung
+
+_NAMES = {"holdout": "hold-out", "transfer": "transfer", "picks": "picks", "occam": "Occam"}
+_SUBJECT = {"f": "your net f", "g": "the classifier g"}
+_NOT_ABOUT_F = (
+    "This is about g, not about your net f: held-out labels (--holdout) would bound f by hold-out, "
+    "fresh inputs without labels (--unlabelled) by transfer."
+)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Make what the inputs allow; the best is written to -o, the others beside it."""
+    from cushion.certificates.certify import certify
+    from cushion.certificates.ladder import best, climb
+    from cushion.data import load_pair
+    from cushion.data.inputs import as_inputs
+    from cushion.theorems.occam import parse_delta
+
+    chosen, backbone = from_flags(SearchOptions, args), from_flags(BackboneOptions, args)
+    parse_delta(chosen.delta)
+    check_writable(args.out)
+    options.check_net_flags(args)
+    data, held = load_pair(args.data)
+    held = args.holdout or held
+    if args.net is not None and held is not None:
+        check_writable(beside(args.out, "picks" if args.unlabelled is None else "transfer"))
+    loaded = None if args.net is None else options.load_named_net(args, data)
+    inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
+    kept = best_beside(args.out)
+    given: dict[str, Any] = {"unlabelled": inputs, "delta": chosen.delta, "batch": args.batch}
+    given["backbone"] = None if backbone.backbone is None else backbone
+    given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
+    own: dict[str, Any] = {"seed": chosen.seed, "keep": kept}
+    own["tell"] = lambda said: options.note(translate(said, args.flags))
+    with options.searching("certifying") as report:
+        own["report"] = report
+        model = None if loaded is None else loaded.module
+        rungs = climb(certify, model, data, held, searching=own, **given)
+    chosen_rung = best(rungs)
+    files = _write(rungs, chosen_rung, args.out)
+    if kept is not None:
+        kept.unlink(missing_ok=True)
+    options.say_if_untrained(args)
+    assert chosen_rung.certificate is not None
+    obj = {"ok": True, "file": args.out, **claim_json(chosen_rung.certificate.claim)}
+    answer(args, obj | _ladder_json(rungs, files), *_lines(args, rungs, chosen_rung, files))
+
+
+def beside(out: str, kind: str) -> Path:
+    """Where another certificate of the ladder goes.
+
+    >>> beside("mine.cushion", "picks").name, beside("mine", "picks").name
+    ('mine.picks.cushion', 'mine.picks.cushion')
+    """
+    return Path(f"{out.removesuffix('.cushion')}.{kind}.cushion")
+
+
+def _write(rungs: tuple[Rung, ...], chosen: Rung, out: str) -> dict[str, str]:
+    """Kind and file of each certificate, the best first."""
+    files: dict[str, str] = {}
+    for rung in (chosen, *rungs):
+        if rung.certificate is None or rung.kind in files:
+            continue
+        if rung.certificate is chosen.certificate:
+            files[rung.kind] = out
+        elif rung.kind == "picks" and "transfer" in files:  # both are in one file
+            files[rung.kind] = files["transfer"]
+            continue
+        else:
+            files[rung.kind] = str(beside(out, rung.kind))
+        rung.certificate.save(files[rung.kind])
+    return files
+
+
+def _made(rungs: tuple[Rung, ...], files: dict[str, str]) -> list[tuple[str, Certificate]]:
+    """Each file with what is in it, the best first."""
+    found = {rung.kind: rung.certificate for rung in rungs}
+    held: dict[str, Certificate] = {}
+    for kind, file in files.items():
+        certificate = found[kind]  # type: ignore[index]
+        assert certificate is not None
+        held.setdefault(file, certificate)
+    return list(held.items())
+
+
+def _ladder_json(rungs: tuple[Rung, ...], files: dict[str, str]) -> dict[str, Any]:
+    from cushion.certificates.ladder import shares
+
+    ladder = []
+    for rung in rungs:
+        delta = None if rung.delta is None else float_up(rung.delta)
+        ladder.append({**rung.to_json(), "delta": delta, "file": files.get(rung.kind)})
+    paid = [{"item": one.item, "delta": float_up(one.delta)} for one in shares(rungs)]
+    return {"best": next(iter(files)), "ladder": ladder, "shares": paid}
+
+
+def _lines(
+    args: argparse.Namespace, rungs: tuple[Rung, ...], chosen: Rung, files: dict[str, str]
+) -> list[str]:
+    """The ladder and the answer; then the numbers, shares and assumptions behind them."""
+    from cushion.certificates.ladder import shares
+
+    made = _made(rungs, files)
+    rows = [
+        [_NAMES[rung.kind], _at_most(rung), _SUBJECT[rung.about], rung.delta or "-", rung.needs]
+        for rung in rungs
+    ]
+    lines = [
+        translate(table(["kind", "at most", "about", "δ", "needs"], rows), args.flags),
+        f"best for you: {_NAMES[chosen.kind]}. {sentence(made[0][1].claim)}",
+    ]
+    if args.net is not None and chosen.about == "g":
+        lines.append(_NOT_ABOUT_F)
+    names = {file: [_NAMES[kind] for kind in files if files[kind] == file] for file, _ in made}
+    written = (f"{file} ({' and '.join(kinds)})" for file, kinds in names.items())
+    lines.append(f"Written: {', '.join(written)}.")
+    for at, (file, certificate) in enumerate(made):
+        shown = show_numbers(certificate.claim)
+        lines += ["", f"{file}:", *(shown if at else shown[1:])]
+        if not certificate.claim.made_with.get("trained", True):
+            lines.append(options.CONSTANT)
+    if len(paid := shares(rungs)) > 1:
+        total = f"Together they fail with probability at most {args.delta or SearchOptions().delta}"
+        parts = "; ".join(f"{one.item} {one.delta}" for one in paid)
+        lines += ["", f"{total}: {parts}."]
+    assumed = [line for _, one in made for line in show_assumptions(one.claim)]
+    lines += ["", *dict.fromkeys(assumed)]
+    for file, certificate in made:
+        flags = f" --data {args.data}{verify_flags(args, certificate.claim)}"
+        if certificate.claim.kind == "holdout":
+            flags = own_rows.again(args)
+        lines.append(f"Check it with: cushion verify {file}{flags}")
+    return lines
+
+
+def _at_most(rung: Rung) -> str:
+    if rung.bound is None:
+        return "not run" if rung.kind == "occam" else "-"
+    return "vacuous" if rung.bound >= 1 else percent_up(str(rung.bound))
