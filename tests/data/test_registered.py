@@ -56,6 +56,14 @@ def test_rows_of_a_ledger_are_refused_wherever_they_come_in(part: Dataset) -> No
 
 
 @pytest.mark.usefixtures("ledger")
+def test_inputs_without_labels_are_refused_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=HELD.x)
+    for source in (HELD.x, str(tmp_path / "x.npz")):
+        with pytest.raises(BadInput, match="under the ledger of looks"):
+            as_inputs(source)
+
+
+@pytest.mark.usefixtures("ledger")
 def test_other_rows_are_free() -> None:
     assert as_dataset(SAMPLE) is SAMPLE
     assert as_dataset(rows(40, first=2)).name == "rows"
