@@ -12,13 +12,13 @@ import pytest
 from tests.certificates import user_fit as trainings
 from tests.certificates.test_features import HELD_OUT, SAMPLE
 from tests.nets.test_backbones import own_file
+from tests.picks_cases import blobs
 
 import cushion
 import cushion_verify
-from cushion.certificates.certificate import Certificate
 from cushion.certificates.features import BackboneOptions, see
 from cushion.certificates.picks.options import PicksOptions
-from cushion.certificates.picks.run import certify_fit
+from cushion.certificates.picks.run import NetCertificate, certify_fit
 from cushion.errors import BadInput
 
 FIT = f"{trainings.__file__}:fit"
@@ -90,7 +90,7 @@ def test_what_does_not_go_together_is_refused(
         cushion.verify(plain, None, fit=FIT)
 
 
-def of_fit(**more: Any) -> Certificate:
+def of_fit(**more: Any) -> NetCertificate:
     how = PicksOptions(groups=(20, 20, 20))
     return certify_fit(trainings.fit, SAMPLE, Decimal("0.05"), how, **more)
 
@@ -145,3 +145,17 @@ def test_a_net_with_other_numbers_but_the_same_rounds_is_said_and_not_refused(
     verdict = cushion.verify(other.save(tmp_path / "f.cushion"), SAMPLE, fit=FIT)
     assert verdict.ok
     assert "the last net has other numbers but the same answers" in verdict.warnings[0]
+
+
+def test_a_net_that_exists_is_bounded_through_the_picks_classifier(tmp_path: Path) -> None:
+    net = of_fit(seed=3).net  # any net would do
+    inputs = blobs(400, 8).x
+    how = {"kind": "picks", "unlabelled": inputs, "holdout": HELD_OUT}
+    certificate = cushion.certify(net, SAMPLE, **how)
+    assert certificate.about == "f"
+    path = certificate.save(tmp_path / "t.cushion")
+    verdict = cushion.verify(path, SAMPLE, HELD_OUT, model=net, unlabelled=inputs)
+    assert verdict.ok, verdict
+    assert verdict.replayed == {"sample", "holdout", "transfer"}
+    with pytest.raises(BadInput, match="give both `model` and `unlabelled`"):
+        cushion.certify(net, SAMPLE, kind="picks")
