@@ -11,6 +11,7 @@ from tests.certificates import user_net
 from tests.certificates.broken_cases import broken_cases
 from tests.certificates.case import Case
 from tests.certificates.false_cases import false_cases
+from tests.certificates.holdout_corpus import holdout_cases
 from tests.certificates.samples import SAMPLES, file_name, sample
 from tests.certificates.true_cases import true_cases
 
@@ -24,6 +25,7 @@ def all_cases() -> Iterator[Case]:
     yield from true_cases()
     yield from false_cases()
     yield from broken_cases()
+    yield from holdout_cases()
 
 
 def arrays() -> Iterator[tuple[str, bytes]]:

@@ -99,7 +99,8 @@ def _by_api(path: Path, written: dict[str, Any]) -> tuple[str, str | None]:
     more: dict[str, Any] = {}
     if written["net"]:
         module = getattr(user_net, written["net"])()
-        more["unlabelled"] = Inputs("unlabelled", sample(written["unlabelled"]).x)
+        if written["unlabelled"]:
+            more["unlabelled"] = Inputs("unlabelled", sample(written["unlabelled"]).x)
         more["answering"] = lambda inputs: float_nets.answer(module, inputs.x)
     tracemalloc.start()
     try:
@@ -123,8 +124,9 @@ def _by_command(
     )
     argv = ["verify", str(path), "--data", data, "--json", "-"]
     if written["net"]:
-        inputs = _saved(folder / "inputs.npz", sample(written["unlabelled"]), None)
-        argv += ["--net", f"{HERE / 'user_net.py'}:{written['net']}", "--unlabelled", inputs]
+        argv += ["--net", f"{HERE / 'user_net.py'}:{written['net']}"]
+    if written["unlabelled"]:
+        argv += ["--unlabelled", _saved(folder / "inputs.npz", sample(written["unlabelled"]), None)]
     code = main(argv)
     printed = capsys.readouterr()
     if code == 2:
@@ -179,7 +181,7 @@ def given(written: dict[str, Any]) -> list[str]:
         ("--holdout-x", written["holdout"], "x"),
         ("--holdout-y", written["holdout"], "y"),
         ("--unlabelled", written["unlabelled"], "x"),
-        ("--answers", written["unlabelled"], "f"),
+        ("--answers", written["unlabelled"] or (written["net"] and written["data"]), "f"),
     ):
         if name:
             found += [flag, str(HERE / "samples" / file_name(name, part))]
@@ -192,6 +194,8 @@ def given(written: dict[str, Any]) -> list[str]:
         "valid/plain",
         "valid/transfer-and-holdout",
         "valid/pac-bayes-holdout",
+        "valid/own-every-line",
+        "invalid/own-errors-one-less",
         "valid/symmetry-8",
         "valid/floats-own",
         "invalid/data-pixel-changed",
