@@ -163,7 +163,7 @@ def test_before_a_long_search_its_time_and_memory_are_said(
     assert main([*argv, "--minutes", "2"]) == 2
     said = "about 2 minutes and 0.7 GB of memory; --minutes sets another time"
     assert said in capsys.readouterr().err
-    assert main(argv) == 2
+    assert main([*argv, "--kind", "occam"]) == 2
     assert "minute" not in capsys.readouterr().err
 
 

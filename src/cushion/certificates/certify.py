@@ -150,15 +150,15 @@ def certify(
             "`looks`, `per_class`, `top_k` and `selective` belong to `kind` = holdout; give that"
         )
     searched = any(one is not None for one in (method, minutes, steps, k, width))
+    if method is None:
+        method = "pac-bayes" if kind == "pac-bayes" else _USUAL.method
+    options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     if kind is None and not searched and fit is None and picks is None and draws == _USUAL.draws:
         how |= {"unlabelled": unlabelled, "backbone": backbone, "stated_error": stated_error}
         how["searching"] = {"seed": seed, "report": report, "keep": keep, "tell": tell}
         return answer_of(climb(certify, model, data, holdout, delta=delta, **how))
-    if method is None:
-        method = "pac-bayes" if kind == "pac-bayes" else _USUAL.method
     if kind is not None and (kind == "pac-bayes") != (method == "pac-bayes"):
         raise BadInput(f"`method` = {method} is not of `kind` = {kind}; give one of them")
-    options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     sample = as_dataset(data) if fit is not None else _readable(as_dataset(data))
     holdout = as_holdout(holdout, sample, reading_for(sample))
     remark(*sample.doubts)

@@ -97,8 +97,7 @@ def climb(
             f"{sample.name}: neither picks nor integer nets read its inputs, so nothing can be "
             "compared with your net; leave `unlabelled` out"
         )
-    if model is not None:
-        _doubt(model, sample, stated_error, **how)
+    net = placed(behind(model, how.get("normalise"), sample.shape), how.get("device"))
     made: dict[str, Certificate] = {}
     share, rest = split_delta(total, _HALF) if own and about_g is not None else (total, total)
     if own:
@@ -113,6 +112,9 @@ def climb(
         if unlabelled is not None or (about_g == "occam" and model is not None):
             imitated, given = model, {**given, **how, "unlabelled": unlabelled}
         made[about_g] = make(imitated, sample, kind=about_g, **given)
+    if model is not None:
+        with batches(how.get("batch")):
+            _doubt(net, sample, stated_error)
     return _rungs(made, model is not None)
 
 
@@ -186,11 +188,9 @@ def _about_g(sample: Dataset, backbone: Any, *, needed: bool) -> Literal["picks"
     return "picks"
 
 
-def _doubt(model: Any, sample: Dataset, stated: float | None, **how: Any) -> None:
+def _doubt(net: Any, sample: Dataset, stated: float | None) -> None:
     """Say so where a net errs on its own training data as one that was badly loaded does."""
-    net = placed(behind(model, how.get("normalise"), sample.shape), how.get("device"))
     rows = np.linspace(0, len(sample) - 1, min(len(sample), _FEW)).astype(np.int64)
     few = sample.select(rows, "some rows, evenly")
-    with batches(how.get("batch")):
-        wrong = float((teacher_scores(net, few).argmax(dim=1).numpy() != few.y).mean())
+    wrong = float((teacher_scores(net, few).argmax(dim=1).numpy() != few.y).mean())
     remark(*doubts_about_error(wrong, sample.classes, stated))

@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int | None:
         from cushion.cli.ladder import run as climb
 
         _backbone(args)
-        return climb(args)
+        climb(args)
+        return None
     chosen = _options(args)
     parse_delta(chosen.delta)
     check_writable(args.out)
