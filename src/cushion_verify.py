@@ -37,7 +37,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
-if __name__ == "__main__" or Path(sys.argv[0]).stem == "cushion-verify":
+if __name__ == "__main__" or Path((sys.argv or [""])[0]).stem == "cushion-verify":
     # Two threads of ours, and one each for the matrix library: its own wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -72,7 +72,7 @@ def read_file(path: str | Path) -> bytes:
     try:
         # a pipe that nobody writes to would be waited for
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise BadInput(f"{path}: cannot be read (no plain file); name a certificate")
+            raise OSError(0, "no plain file")
         with open(path, "rb") as file:
             content = file.read(_MOST_FILE + 1)
     except OSError as problem:
@@ -192,25 +192,21 @@ text = reader(lambda value: type(value) is str, "a string")
 printable = reader(lambda v: type(v) is str and not _UNPRINTABLE.search(v), "a printable string")
 fingerprint = matching("[0-9a-f]{64}", "64 lower-case hexadecimal digits")
 probability = matching(r"0\.[0-9]{1,18}|1\.0{1,18}", "a plain decimal from 0 to 1, such as 0.05")
-failure = matching(
-    r"0\.(?!0+$)([0-4][0-9]{0,17}|50{0,17})", "a plain decimal above 0 and at most 0.5"
-)
+failure = matching(r"0\.(?!0+$)([0-4][0-9]{0,17}|50{0,17})", "a decimal above 0, at most 0.5")
 nats = matching(r"(0|[1-9][0-9]{0,8})\.[0-9]{6}", "a plain decimal with six places")
-tolerance = matching(
-    r"(?!0\.0+$)(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", "a plain decimal above 0, such as 0.001"
-)
+tolerance = matching(r"(?!0\.0+$)(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", "a plain decimal above 0")
 notes = reader(
     lambda v: type(v) is dict and not any(isinstance(part, dict | list) for part in v.values()),
     "an object of plain values",
 )
 MOST_ROWS, MOST_BITS = 10**7, 2**22
-HOLDOUT: dict[str, Reader] = {
+LINE: dict[str, Reader] = {
     "data_fingerprint": fingerprint,
-    "errors": whole(0, MOST_ROWS),
     "m": whole(1, MOST_ROWS),
     "delta": failure,
     "bound": probability,
 }
+HOLDOUT = {**LINE, "errors": whole(0, MOST_ROWS)}
 # what the claims of every kind have; "kind", "about" and "ledger" are each kind's own
 COMMON: dict[str, Reader] = {
     **HOLDOUT,
@@ -866,10 +862,12 @@ class Net:
         while len(self.layers) < depth:
             self.layers.append(_read_layer(bits, before, carried, len(self.layers) + 1 == depth))
             bits.charge()
-            self._check_limits()  # before anything of that size is made
             last = self.layers[-1]
-            before, carried = last.after, carried if last.pools else last.order
-            carried = 1 if last.kind == "dense" else carried
+            if min(last.after) < 1:
+                raise Malformed("nothing is left of a feature map behind a layer")
+            self._check_limits()  # before anything of that size is made
+            before, symmetry = last.after, 1 if last.kind == "dense" else last.order
+            carried = carried if last.pools else symmetry
         if last.kind != "dense" or last.after[0] < 2:
             raise Malformed("the last layer must be dense, with a score for each of two classes")
         self.classes, self.numbered = last.after[0], [x for x in self.layers if not x.pools]
@@ -943,7 +941,7 @@ def _read_layer(bits: Bits, before: tuple[int, ...], carried: int, last: bool) -
         raise Malformed("a convolution or pooling cannot follow a dense layer")
     if kind in ("max", "sum"):
         side = bits.gamma(2**20) + 1
-        return Layer(kind, before, _map(before[0], [n // side for n in before[1:]]), side)
+        return Layer(kind, before, (before[0], *(n // side for n in before[1:])), side)
     outputs = bits.gamma(10**6)
     if kind == "convolution":
         layer = _read_convolution(bits, before, carried, outputs)
@@ -975,15 +973,9 @@ def _read_convolution(bits: Bits, before: tuple[int, ...], carried: int, outputs
     if padding >= side:
         raise Malformed(f"a {side}x{side} convolution has no padding of {padding}")
     read = (channels // groups, *([order] if regular else [])) if groups else (1,)
-    after = _map(outputs * order, [(n + 2 * padding - side) // stride + 1 for n in before[1:]])
+    after = (outputs * order, *((n + 2 * padding - side) // stride + 1 for n in before[1:]))
     stored, used = (outputs, *read, side, side), groups or before[0]
     return Layer("convolution", before, after, side, stored, order, stride, padding, used)
-
-
-def _map(channels: int, sides: list[int]) -> tuple[int, ...]:
-    if min(sides) < 1:
-        raise Malformed("nothing is left of a feature map behind a layer")
-    return (channels, *sides)
 
 
 # ---- the numbers of a layer, and their places (sections 4.2 and 4.3)
@@ -1024,7 +1016,12 @@ def stored_numbers(layer: Layer, place: int, coded: Integers) -> Integers:
         made = np.where(coded != 0, coded, source["amplitude"] * _noise(place, seed, 0, n))
     elif kind == PRODUCT:
         left, right = np.split(coded, [layer.stored[0] * source["rank"]])
-        made = _product(left.reshape(-1, source["rank"]), right) >> source["shift"]
+        left, right = left.reshape(-1, source["rank"]), right.reshape(source["rank"], -1)
+        columns, rows = np.abs(left).max(axis=0).tolist(), np.abs(right).max(axis=1).tolist()
+        if sum(a * b for a, b in zip(columns, rows, strict=True)) >= _EXACT:
+            raise Malformed("the factors of a product could leave the exact range of ±2^53")
+        exact = left.astype(np.float64) @ right.astype(np.float64)  # partial sums below 2^53
+        made = exact.astype(np.int64) >> source["shift"]
     return made.reshape(layer.stored)
 
 
@@ -1060,15 +1057,6 @@ def _sign_projection(coded: Integers, n: int, place: int, seed: int) -> Integers
             for byte in range(8):
                 part += tables[8 * word + byte].take(made[byte::8])
     return total
-
-
-def _product(left: Integers, right: Integers) -> Integers:
-    right = right.reshape(left.shape[1], -1)
-    columns, rows = np.abs(left).max(axis=0).tolist(), np.abs(right).max(axis=1).tolist()
-    if sum(a * b for a, b in zip(columns, rows, strict=True)) >= _EXACT:
-        raise Malformed("the factors of a product could leave the exact range of ±2^53")
-    exact = left.astype(np.float64) @ right.astype(np.float64)  # every partial sum below 2^53
-    return exact.astype(np.int64)
 
 
 def moved(element: tuple[int, int], array: Array) -> Array:
@@ -1293,15 +1281,12 @@ def note_features(claim: Any, given: Given, verdict: Verdict) -> None:
     verdict.given += ["the backbone's features"] * ("features" not in given.recomputed)
 
 
-TRANSFER: dict[str, Reader] = {
+TRANSFER = {
+    **LINE,
     "net_fingerprint": fingerprint,
     "program": maybe(fingerprint),
-    "data_fingerprint": fingerprint,
-    "m": whole(1, MOST_ROWS),
     "disagreements": whole(0, MOST_ROWS),
     "tolerance": tolerance,
-    "delta": failure,
-    "bound": probability,
     "bound_f": probability,
 }
 transfer = maybe(record(TRANSFER, {"program": None}))
@@ -1343,10 +1328,10 @@ def lines_fault(claim: Any, less: Share = "0.0") -> str:
 
 def scores_of(answers: Array, rows: int, what: str) -> tuple[Integers, Array]:
     """f's classes and the gaps between its two largest scores, in double precision."""
-    if answers.dtype.kind != "f" or answers.ndim != 2 or answers.shape[1] < 2:
-        raise BadInput(f"f's answers on the {what} must be its scores, [rows, classes] of floats")
-    if len(answers) != rows or not np.isfinite(answers).all():
-        raise BadInput(f"f must have finite scores for each of the {rows} {what}")
+    fits = answers.dtype.kind == "f" and answers.ndim == 2 and answers.shape[1] > 1
+    if not fits or len(answers) != rows or not np.isfinite(answers).all():
+        kind = "[rows, classes] of finite floats"
+        raise BadInput(f"f's answers must be its scores for each of the {rows} {what}, {kind}")
     scores = answers.astype(np.float64)
     two = np.partition(scores, -2, axis=1)[:, -2:]
     return scores.argmax(axis=1), two[:, 1] - two[:, 0]
@@ -1388,7 +1373,7 @@ def replay_transfer(claim: Any, given: Given, verdict: Verdict, g: Reading, net:
         return fault
     classes, gaps = scores_of(given.answers, line.m, what)
     ours, allowed = g(read), float(line.tolerance)
-    apart = (ours < 0) | (classes != ours)
+    apart = classes != ours  # a tie of g, -1, is no class of f's
     fewest, most = (int((apart | ~(gaps > part * allowed)).sum()) for part in (0.5, 1.5))
     if not fewest <= line.disagreements <= (most if exact else line.m):
         counted = str(most) if fewest == most else f"{fewest} to {most}"
@@ -1488,9 +1473,7 @@ class Occam(Recounted):
         return int((self.net.answers(x, progress) != y).sum())
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
-        def g(x: Array) -> Integers:
-            return self.net.answers(x, progress)
-
+        g = functools.partial(self.net.answers, progress=progress)
         fault = super().replay(given, verdict, progress)
         return fault or replay_transfer(self.claim, given, verdict, g, self.net)
 
@@ -1704,10 +1687,9 @@ class PacBayes(Recounted):
         due = [(bits, UP.multiply(bits, ln_up(2))) for bits in self._costs]
         due += [(0, part) for part in (*self._divergences, self._confidence)]
         paid = [(item.bits, Decimal(item.nats)) for item in self.claim.ledger]
-        if [bits for bits, _ in due] != [bits for bits, _ in paid] or not all(
-            0 <= UP.subtract(stated, true) <= Decimal("0.000002")
-            for (_, stated), (_, true) in zip(paid, due, strict=True)
-        ):
+        most = [(bits, UP.add(part, Decimal("0.000002"))) for bits, part in due]
+        same = [bits for bits, _ in due] == [bits for bits, _ in paid]
+        if not same or not all(a <= b <= c for a, b, c in zip(due, paid, most, strict=True)):
             return "the ledger in the file is not what the message costs"
         if Decimal(self.claim.kl) < sum(part for _, part in paid[len(self._costs) : -1]):
             return f"the divergence is more than the {self.claim.kl} nats stated"
@@ -2603,9 +2585,8 @@ _ARRAYS = {
 
 def main(argv: list[str] | None = None) -> int:
     """0: ok. 1: not ok. 2: bad input or a malformed file, said in one sentence."""
-    parser = argparse.ArgumentParser(
-        prog="cushion-verify", description="Check a certificate file against the data it is about."
-    )
+    about = "Check a certificate file against the data that it is about."
+    parser = argparse.ArgumentParser(prog="cushion-verify", description=about)
     parser.add_argument("file", metavar="FILE.cushion")
     for name, what in _ARRAYS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE.npy", help=what)
@@ -2617,11 +2598,8 @@ def main(argv: list[str] | None = None) -> int:
         found: dict[str, Any] = {name: _load(getattr(args, name)) for name in _ARRAYS}
         found["looks"] = None if args.looks is None else read_file(args.looks)
         verdict = check(args.file, Given(**found), slow=args.slow)
-    except (BadInput, Malformed) as problem:
-        _say(f"cushion-verify: {problem}", sys.stderr)
-        return 2
-    except (KeyboardInterrupt, MemoryError) as problem:
-        _say(f"cushion-verify: stopped ({type(problem).__name__})", sys.stderr)
+    except (BadInput, Malformed, KeyboardInterrupt, MemoryError) as problem:
+        _say(f"cushion-verify: {str(problem) or type(problem).__name__}", sys.stderr)
         return 2
     shown = [json.dumps(verdict.to_json(), indent=1)] if args.json else verdict.lines()
     for line in shown:

@@ -37,6 +37,7 @@ from cushion.certificates.format.sources import Values
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput, Malformed
+from cushion_verify import bound_holds
 
 SAMPLE, HELD = stripes(400), stripes(80, seed=1)
 
@@ -410,3 +411,21 @@ def test_a_label_or_a_shape_that_the_nets_do_not_know(made: Certificate) -> None
     more = Dataset("more", SAMPLE.x, SAMPLE.y + 1, 4)
     claim = dataclasses.replace(made.claim, data_fingerprint=more.fingerprint)
     assert "have label 3" in verify_claim(claim, made.message, more, None).reason
+
+
+def test_the_sampler_s_distance_is_paid_to_the_last_place() -> None:
+    """A sample bound of 18 places right at the tail, and half of what the sampler may be off by
+    above it, is not enough; what it may be off by is.
+    """
+    made = certify_gaussian(coin(), ones(40), Decimal("0.05"), draws=1000)
+    claim = made.claim
+    off = Decimal(4) / 2**54 + Decimal(40) / 2**64
+    low, high = int(Decimal(claim.sample_bound) * 10**18) - 10**13, 10**18
+    while high - low > 1:  # the smallest bound that the tail alone allows
+        middle = (low + high) // 2
+        held = bound_holds(claim.errors, 1000, 80, claim.delta_draws, f"0.{middle:018d}")
+        low, high = (low, middle) if held else (middle, high)
+    for parts, level in ((0, "none"), (Decimal("0.5"), "none"), (Decimal("1.1"), "message")):
+        stated = f"{Decimal(high) / 10**18 + parts * off:.18f}"
+        changed = dataclasses.replace(claim, sample_bound=stated, bound="1.000000")
+        assert verify_claim(changed, made.message, None, None).level == level

@@ -102,7 +102,7 @@ def bad_files(folder: Path) -> dict[str, list[str]]:
             *DATA,
             *("--unlabelled", str(HERE / "samples" / "halves-unlabelled.x.npy")),
         ],
-        "must be its scores, [rows, classes]": [
+        "for each of the 90 unlabelled inputs, [rows, classes]": [
             str(HERE / "valid" / "transfer.cushion"),
             *DATA,
             *("--unlabelled", str(HERE / "samples" / "halves-unlabelled.x.npy"), "--answers", X),

@@ -18,7 +18,7 @@ import cushion_verify
 from cushion.certificates.format import draws, rounded_gaussian
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
-from cushion.certificates.format.layers import Dense
+from cushion.certificates.format.layers import Conv, Dense, Pool
 from cushion.certificates.format.message import encode, read
 from cushion.certificates.format.posterior import encode_posterior
 from cushion.certificates.format.sources import Values
@@ -108,6 +108,24 @@ def test_sums_beyond_the_exact_range_are_refused_alike() -> None:
                 cushion_verify.IntegerNet(message.data, message.bits)
         refused += not fits
     assert 20 < refused < 100
+
+
+@pytest.mark.parametrize(("side", "fits"), [(682, True), (683, False)])
+def test_windows_are_limited_to_the_last_value(side: int, fits: bool) -> None:
+    """A 3x3 convolution reads nine values at each place: 9 · 682² ≤ 2^22 < 9 · 683²."""
+    layers = (
+        Conv(Values(np.ones((1, 1, 3, 3), np.int64)), None, 0, 0, 1, 1, 1, 1),
+        Pool("max", 600),
+        Dense(Values(np.array([[1], [0]])), None, 0, 0),
+    )
+    net = object.__new__(IntegerNet)  # nothing is looked at yet
+    vars(net).update(input_shape=(1, side, side), input=Bytes(0), layers=layers)
+    message = encode(net)
+    if fits:
+        assert cushion_verify.IntegerNet(message.data, message.bits).classes == 2
+    else:
+        with pytest.raises(cushion_verify.Malformed, match="values read by a layer"):
+            cushion_verify.IntegerNet(message.data, message.bits)
 
 
 # ---- posteriors
