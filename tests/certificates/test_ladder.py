@@ -1,0 +1,145 @@
+"""certify() without a kind: the strongest statement that the inputs allow, and all the others."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.centres import CENTRES, FRESH, HELD, SAMPLE, blobs, net
+from torch import nn
+
+import cushion
+from cushion.certificates.certificate import Certificate
+from cushion.certificates.ladder import best, climb, shares
+from cushion.data import Dataset
+from cushion.data.inputs import Inputs
+from cushion.errors import BadInput
+
+ABOUT = {"holdout": "f", "transfer": "f", "picks": "g", "occam": "g"}
+
+
+def made(certificate: Certificate) -> set[str]:
+    assert {rung.kind: rung.about for rung in certificate.ladder} == ABOUT
+    return {rung.kind for rung in certificate.ladder if rung.bound is not None}
+
+
+def total(certificate: Certificate) -> Decimal:
+    return sum((Decimal(one.delta) for one in shares(certificate.ladder)), Decimal(0))
+
+
+def test_without_a_net_it_is_picks_with_all_of_delta() -> None:
+    found = cushion.certify(None, SAMPLE)
+    assert (found.claim.kind, found.about, found.claim.delta) == ("picks", "g", "0.05")
+    assert made(found) == {"picks"}
+    assert total(found) == Decimal("0.05")
+    assert found.ladder[-1].needs == "minutes: `kind` = occam"
+
+
+def test_held_out_labels_bound_the_net_itself_and_share_delta_with_picks(tmp_path: Path) -> None:
+    found = cushion.certify(net(), SAMPLE, holdout=HELD)
+    assert (found.claim.kind, found.about, found.claim.delta) == ("holdout", "f", "0.025")
+    assert made(found) == {"holdout", "picks"}
+    assert total(found) == Decimal("0.05")
+    own = cushion.certify(net(), SAMPLE, holdout=HELD, kind="holdout", delta=0.025)
+    assert found == own  # the same as asked for by name, at its share
+    picks = next(rung.certificate for rung in found.ladder if rung.kind == "picks")
+    assert picks == cushion.certify(None, SAMPLE, kind="picks", delta=0.025)
+    assert picks.claim.holdout is None  # these rows were looked at once, for f
+    assert cushion.verify(found.save(tmp_path / "f"), None, HELD, model=net()).ok
+    assert cushion.verify(picks.save(tmp_path / "g"), SAMPLE).ok
+
+
+def test_a_net_alone_gets_picks_about_g_and_what_would_bound_it() -> None:
+    found = cushion.certify(net(), SAMPLE)
+    assert (found.about, made(found), total(found)) == ("g", {"picks"}, Decimal("0.05"))
+    assert [rung.needs for rung in found.ladder[:2]] == [
+        "held-out labels (`holdout`)",
+        "fresh inputs without labels (`unlabelled`)",
+    ]
+
+
+def test_fresh_inputs_bound_the_net_through_picks_and_verify_replays_it(tmp_path: Path) -> None:
+    found = cushion.certify(net(), SAMPLE, unlabelled=FRESH)
+    assert (found.claim.kind, found.about) == ("picks", "f")
+    assert made(found) == {"transfer", "picks"}
+    assert [one.delta for one in shares(found.ladder)] == ["0.04", "0.01"]
+    change: Any = found.claim.transfer  # type: ignore[attr-defined]
+    assert found.ladder[1].bound == found.bound == float(change.bound_f)
+    path = found.save(tmp_path / "t.cushion")
+    verdict = cushion.verify(path, SAMPLE, model=net(), unlabelled=FRESH)
+    assert (verdict.ok, verdict.level) == (True, "replay")
+    assert verdict.to_json()["about"] == "f"
+    other = net()
+    with torch.no_grad():
+        other.bias[0] += 1
+    assert not cushion.verify(path, SAMPLE, model=other, unlabelled=FRESH).ok
+    assert not cushion.verify(path, SAMPLE, model=net(), unlabelled=blobs(300, 3)).ok
+
+
+def test_the_smallest_bound_on_the_net_itself_is_the_best() -> None:
+    few = blobs(12, 4)
+    found = cushion.certify(net(), SAMPLE, holdout=few, unlabelled=FRESH)
+    assert made(found) == {"holdout", "transfer", "picks"}
+    assert [one.delta for one in shares(found.ladder)] == ["0.025", "0.02", "0.005"]
+    bounds = {rung.kind: rung.bound for rung in found.ladder}
+    assert bounds["transfer"] < bounds["holdout"]  # type: ignore[operator]
+    assert (best(found.ladder).kind, found.claim.kind) == ("transfer", "picks")
+    # g's own bound is smaller, but it is not about the user's net
+    assert bounds["picks"] < bounds["transfer"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("delta", ["0.05", "0.01", "0.000000000000000003", "0.123456789012345679"])
+def test_shares_sum_to_delta_whatever_it_is(delta: str) -> None:
+    found = cushion.certify(net(), SAMPLE, holdout=HELD, delta=delta)
+    assert total(found) == Decimal(delta)
+
+
+def test_rows_that_only_an_integer_net_reads_are_searched() -> None:
+    asked: list[str] = []
+
+    def make(model: Any, data: Dataset, *, kind: str, **how: Any) -> Certificate:
+        asked.append(f"{kind} {how['delta']} {how.get('seed')}")
+        return cushion.certify(None, SAMPLE, kind="picks", delta=how["delta"])
+
+    wide = Dataset("wide", np.zeros((4, 2**14 + 1), np.float32), np.array([0, 1, 0, 1]), 2)
+    wide.x[1::2] = 1
+    climb(make, None, wide, searching={"seed": 7})
+    assert asked == ["occam 0.05 7"]
+
+
+def test_tokens_are_held_out_or_refused() -> None:
+    class Tokens(nn.Module):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return nn.functional.one_hot(ids[:, 0] % 2, 2).float()
+
+    x = np.arange(60, dtype=np.int64).reshape(30, 2)
+    sample = Dataset("tokens", x[:20], x[:20, 0] % 2, 2)
+    held = Dataset("tokens test", x[20:], x[20:, 0] % 2, 2)
+    found = cushion.certify(Tokens(), sample, holdout=held)
+    assert (found.claim.kind, found.claim.delta, made(found)) == ("holdout", "0.05", {"holdout"})
+    with pytest.raises(BadInput, match="integer nets do not read yet"):
+        cushion.certify(Tokens(), sample)
+    with pytest.raises(BadInput, match="leave `unlabelled` out"):
+        cushion.certify(Tokens(), sample, holdout=held, unlabelled=Inputs("u", x[20:]))
+
+
+def test_what_only_a_search_is_told_asks_for_a_search() -> None:
+    found = cushion.certify(None, SAMPLE, method="subspace", steps=2)
+    assert (found.claim.kind, found.ladder) == ("occam", ())
+
+
+def test_fresh_inputs_without_a_net_are_refused() -> None:
+    with pytest.raises(BadInput, match="give `model` too"):
+        cushion.certify(None, SAMPLE, unlabelled=FRESH)
+
+
+def test_a_net_that_guesses_is_doubted() -> None:
+    wrong = nn.Linear(3, 3)
+    with torch.no_grad():
+        wrong.weight.copy_(-torch.from_numpy(CENTRES))
+    with pytest.warns(UserWarning, match="of its own training data, as guessing would"):
+        cushion.certify(wrong, SAMPLE, holdout=HELD)

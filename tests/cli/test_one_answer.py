@@ -1,0 +1,111 @@
+"""cushion certify without a kind: the ladder first, the best in the file, the rest beside it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.centres import FRESH, HELD, SAMPLE, net
+from tests.command_line import ask
+
+FACTORY = "from torch import nn\ndef net():\n    return nn.Linear(3, 3)\n"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """mine.py with w.pt; the sample, held-out rows and fresh inputs as files."""
+    monkeypatch.setenv("CUSHION_DATA", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(FACTORY)
+    torch.save(net().state_dict(), "w.pt")
+    np.savez("d.npz", x=SAMPLE.x, y=SAMPLE.y)
+    np.savez("h.npz", x=HELD.x, y=HELD.y)
+    np.savez("u.npz", x=FRESH.x)
+    return tmp_path
+
+
+def certify(*more: str) -> list[str]:
+    return ["certify", "--data", "d.npz", "-o", "f.cushion", *more]
+
+
+OWN = ("--net", "mine.py:net", "--weights", "w.pt")
+
+
+def check_commands(out: str) -> list[list[str]]:
+    """The commands that the answer says to check it with."""
+    said = [line for line in out.splitlines() if line.startswith("Check it with: cushion ")]
+    return [shlex.split(line.removeprefix("Check it with: cushion ")) for line in said]
+
+
+def test_the_ladder_is_the_first_thing_said_and_short(capsys: Capture) -> None:
+    code, out, _ = ask(capsys, *certify(*OWN, "--holdout", "h.npz"))
+    assert code == 0
+    ladder = out.split("\n\n")[0].splitlines()
+    assert len(ladder) <= 8
+    assert [line.split()[0] for line in ladder[1:5]] == ["hold-out", "transfer", "picks", "Occam"]
+    assert "your net f        0.025" in ladder[1]
+    assert "not run" in ladder[4]
+    assert "--kind occam" in ladder[4]
+    assert ladder[5].startswith("best for you: hold-out. With probability at least 97.5 %, your")
+    assert ladder[6] == "Written: f.cushion (hold-out), f.picks.cushion (picks)."
+    assert "Together they fail with probability at most 0.05:" in out
+    commands = check_commands(out)
+    assert [one[1] for one in commands] == ["f.cushion", "f.picks.cushion"]
+    for one in commands:
+        assert ask(capsys, *one)[0] == 0
+
+
+def test_json_has_the_ladder_its_files_and_shares_that_sum_to_delta(capsys: Capture) -> None:
+    flags = ("--holdout", "h.npz", "--unlabelled", "u.npz", "--json", "-")
+    code, out, _ = ask(capsys, *certify(*OWN, *flags))
+    told = json.loads(out)
+    assert (code, told["best"], told["kind"], told["about"]) == (0, "holdout", "holdout", "f")
+    assert sum(one["delta"] for one in told["shares"]) == pytest.approx(0.05, abs=1e-15)
+    assert [(one["kind"], one["file"]) for one in told["ladder"]] == [
+        ("holdout", "f.cushion"),
+        ("transfer", "f.transfer.cushion"),
+        ("picks", "f.transfer.cushion"),
+        ("occam", None),
+    ]
+    assert set(told["ladder"][0]) == {"kind", "about", "bound", "delta", "needs", "file"}
+    assert not Path("f.cushion.best").exists()
+
+
+def test_fresh_inputs_bound_the_net_and_the_command_said_replays_it(capsys: Capture) -> None:
+    code, out, _ = ask(capsys, *certify(*OWN, "--unlabelled", "u.npz"))
+    assert code == 0
+    assert "best for you: transfer. With probability 95 %" in out
+    assert "Written: f.cushion (transfer and picks)." in out
+    (command,) = check_commands(out)
+    code, out, _ = ask(capsys, *command, "--json", "-")
+    told = json.loads(out)
+    assert (code, told["ok"], told["level"], told["about"]) == (0, True, "replay", "f")
+
+
+def test_a_net_without_labels_hears_what_would_bound_it(capsys: Capture) -> None:
+    code, out, _ = ask(capsys, *certify(*OWN))
+    assert code == 0
+    assert "best for you: picks." in out
+    assert "This is about g, not about your net f: held-out labels (--holdout) would bound f" in out
+    assert "Written: f.cushion (picks)." in out
+
+
+def test_without_a_net_nothing_is_said_about_one(capsys: Capture) -> None:
+    code, out, _ = ask(capsys, *certify())
+    assert (code, "about your net f:" in out) == (0, False)
+    assert "--net, and held-out labels (--holdout)" in out
+    (command,) = check_commands(out)
+    assert ask(capsys, *command)[0] == 0
+
+
+def test_where_a_file_beside_cannot_be_written_nothing_is(capsys: Capture) -> None:
+    Path("f.picks.cushion").mkdir()
+    code, out, err = ask(capsys, *certify(*OWN, "--holdout", "h.npz"))
+    assert (code, out, Path("f.cushion").exists()) == (2, "", False)
+    assert "f.picks.cushion is a folder" in err
