@@ -138,8 +138,9 @@ def _lines(
     written = (f"{file} ({' and '.join(kinds)})" for file, kinds in names.items())
     lines.append(f"Written: {', '.join(written)}.")
     for at, (file, certificate) in enumerate(made):
-        shown = show_numbers(certificate.claim)
-        lines += ["", f"{file}:", *(shown if at else shown[1:])]
+        first, *shown = show_numbers(certificate.claim)  # the best one's sentence was said
+        shown = shown[1:] if not (shown[0] or at) else shown
+        lines += ["", f"{file}:", *([first] if at else []), *shown]
         if not certificate.claim.made_with.get("trained", True):
             lines.append(options.CONSTANT)
     if len(paid := shares(rungs)) > 1:
