@@ -135,6 +135,22 @@ def test_ties_and_near_ties_are_errors() -> None:
     assert certify(Near(), rows(100)).claim.errors == 10
 
 
+@pytest.mark.parametrize(("gap", "ok"), [(0.00011, True), (0.00007, True), (0.00004, False)])
+def test_another_machine_counts_with_half_the_tolerance(gap: float, ok: bool) -> None:
+    """Here all gaps are just above it; there they may shrink to half of it, and no further."""
+
+    class Close(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 1 - 0.00012 + 0.00012 * nn.functional.one_hot(x[:, 0].long(), 3).double()
+
+    held = rows(100)
+    certificate = certify(Close(), held)
+    assert certificate.claim.errors == 0
+    there = 1 - gap + gap * np.eye(3)[held.y]
+    given = cushion_verify.Given(x=held.x, y=held.y, answers=there)
+    assert cushion_verify.check(certificate.save("c.cushion"), given).ok == ok
+
+
 def test_what_belongs_to_other_kinds_is_refused() -> None:
     held = rows(30)
     with pytest.raises(BadInput, match="about a net of yours"):
