@@ -104,7 +104,7 @@ def test_each_is_replayed_on_the_real_data(path: Path) -> None:
 
 
 def test_the_default_time_reaches_what_the_record_says() -> None:
-    """Of `cushion certify --data mnist -o x`: at most 15 %."""
+    """Of `cushion certify --data mnist --kind occam -o x`: at most 15 %."""
     path = RECORDS / "default-time" / "mnist.cushion"
     claim = claim_of(path)
     assert cushion.verify(path, None).level == "message"

@@ -440,7 +440,7 @@ def test_the_message_in_the_file_is_the_net(certificate: Certificate) -> None:
 def test_the_published_certificate_still_verifies() -> None:
     """A golden file: whatever changes in the code, this file keeps its meaning."""
     verdict = cushion.verify(
-        Path(__file__).parents[2] / "results" / "demo" / "digits.cushion", "digits"
+        Path(__file__).parents[2] / "results" / "demo" / "integer.cushion", "digits"
     )
     assert (verdict.ok, verdict.level, "holdout" in verdict.replayed) == (True, "replay", True)
     assert (verdict.claim.m, verdict.claim.errors, verdict.claim.bits) == (1500, 36, 544)
