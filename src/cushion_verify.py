@@ -199,7 +199,7 @@ notes = reader(
     lambda v: type(v) is dict and not any(isinstance(part, dict | list) for part in v.values()),
     "an object of plain values",
 )
-MOST_ROWS, MOST_BITS = 10**7, 2**22
+MOST_ROWS, MOST_BITS, MOST_DECISIONS = 10**7, 2**22, 4 * 10**6
 LINE: dict[str, Reader] = {
     "data_fingerprint": fingerprint,
     "m": whole(1, MOST_ROWS),
@@ -719,7 +719,7 @@ class Stream:
     def __init__(self, bits: Bits) -> None:
         self._begin, self._length = bits.position, len(bits.bits)
         self._bits = bits.bits + bytes(32)  # past the end zeros are read
-        self._low, self._high, self._left = 0, 2**32 - 1, 4 * 10**6
+        self._low, self._high, self._left = 0, 2**32 - 1, MOST_DECISIONS
         first = self._bits[self._begin : self._begin + 32]
         self._code = functools.reduce(lambda n, bit: n << 1 | bit, first, 0)
         self._pending = 0  # bits that a later one settles

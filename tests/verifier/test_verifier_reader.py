@@ -19,9 +19,9 @@ from cushion.certificates.format import draws, rounded_gaussian
 from cushion.certificates.format.inputs import Bytes
 from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.layers import Conv, Dense, Pool
-from cushion.certificates.format.message import encode, read
+from cushion.certificates.format.message import Message, encode, read
 from cushion.certificates.format.posterior import encode_posterior
-from cushion.certificates.format.sources import Values
+from cushion.certificates.format.sources import Grid, Product, SignProjection, Values
 from cushion.data import load_pair
 from cushion.errors import Malformed
 
@@ -97,9 +97,7 @@ def test_sums_beyond_the_exact_range_are_refused_alike() -> None:
         shift = int(rng.integers(14, 20))
         bias = ((2**53 - 255 * weight) >> shift) + int(rng.integers(-1, 2))
         layer = Dense(Values(np.array([[weight], [0]])), np.array([bias, -1]), shift, 0)
-        net = object.__new__(IntegerNet)  # its range is not looked at yet
-        vars(net).update(input_shape=(1, 1, 1), input=Bytes(0), layers=(layer,))
-        message = encode(net)
+        message = unchecked((1, 1, 1), layer)
         fits = 255 * weight + (abs(bias) << shift) < 2**53
         if fits:
             assert cushion_verify.IntegerNet(message.data, message.bits).classes == 2
@@ -118,14 +116,52 @@ def test_windows_are_limited_to_the_last_value(side: int, fits: bool) -> None:
         Pool("max", 600),
         Dense(Values(np.array([[1], [0]])), None, 0, 0),
     )
-    net = object.__new__(IntegerNet)  # nothing is looked at yet
-    vars(net).update(input_shape=(1, side, side), input=Bytes(0), layers=layers)
-    message = encode(net)
+    message = unchecked((1, side, side), *layers)
     if fits:
         assert cushion_verify.IntegerNet(message.data, message.bits).classes == 2
     else:
         with pytest.raises(cushion_verify.Malformed, match="values read by a layer"):
             cushion_verify.IntegerNet(message.data, message.bits)
+
+
+def unchecked(shape: tuple[int, int, int], *layers: object) -> Message:
+    """The message of a net that nobody has looked at yet."""
+    net = object.__new__(IntegerNet)
+    vars(net).update(input_shape=shape, input=Bytes(0), layers=layers)
+    return encode(net)
+
+
+def test_signs_of_a_projection_are_limited() -> None:
+    """50 000 coefficients of 200 000 numbers: 10^10 signs, of which the format allows 2^33."""
+    source = SignProjection(np.zeros(50_000, np.int64), (2, 100_000), 0, 1, 0)
+    message = unchecked((1, 1, 100_000), Dense(source, None, 0, 0))
+    with pytest.raises(cushion_verify.Malformed, match="signs in sign projections"):
+        cushion_verify.IntegerNet(message.data, message.bits)
+
+
+def test_numbers_are_limited_to_a_million() -> None:
+    """A product of rank 1 has few coded numbers; both factors and what they make are counted."""
+    for inputs, fits in ((998, True), (999, False)):  # 1000 · inputs + 1000 + inputs
+        source = Product(np.zeros(1000 + inputs, np.int64), (1000, inputs), 1, 0)
+        message = unchecked((1, 1, inputs), Dense(source, None, 0, 0))
+        if fits:
+            assert cushion_verify.IntegerNet(message.data, message.bits).classes == 1000
+        else:
+            with pytest.raises(cushion_verify.Malformed, match="1000999 numbers are more"):
+                cushion_verify.IntegerNet(message.data, message.bits)
+
+
+def test_decisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six numbers of size 3 on a grid of five levels: each is not zero, signed, and above 1 and 2
+    but not 3.
+    """
+    message = unchecked((1, 1, 3), Dense(Grid(np.full((2, 3), -3), 5), None, 0, 0))
+    assert cushion_verify.MOST_DECISIONS == 4 * 10**6
+    monkeypatch.setattr(cushion_verify, "MOST_DECISIONS", 6 * 5)
+    assert cushion_verify.IntegerNet(message.data, message.bits).classes == 2
+    monkeypatch.setattr(cushion_verify, "MOST_DECISIONS", 6 * 5 - 1)
+    with pytest.raises(cushion_verify.Malformed, match="more decisions"):
+        cushion_verify.IntegerNet(message.data, message.bits)
 
 
 # ---- posteriors
