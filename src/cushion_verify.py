@@ -2345,15 +2345,30 @@ class Machine:
             p, s = r + nearest(b * p), q + nearest(b * s)
         self._alpha = alpha
 
-    def classes(self, x: Array) -> Integers:
-        """[n] the class of each row, -1 for a tie."""
+    def vectors(self, x: Array) -> Array | None:
+        """[n, d] of all rows, or None where they would take more than 2 GB."""
+        found = np.empty((len(x), self._rows.shape[1]), np.float32) if len(x) else None
+        if found is None or found.nbytes > 2**31:
+            return None
+
+        def work(first: int, count: int) -> None:
+            found[first : first + count] = self._vectors(self._levels(x[first : first + count]))
+
+        in_batches(len(x), 2**12, work, lambda *_: None)
+        return found
+
+    def classes(self, x: Array, known: Array | None = None) -> Integers:
+        """[n] the class of each row, -1 for a tie; known: the rows' vectors."""
         found = np.empty(len(x), np.int64)
 
         def work(first: int, count: int) -> None:
-            rows = self._vectors(self._levels(np.asarray(x[first : first + count])))
-            found[first : first + count] = unique_class(self._kernel(rows) @ self._alpha)
+            part = slice(first, first + count)
+            made = (
+                self._vectors(self._levels(np.asarray(x[part]))) if known is None else known[part]
+            )
+            found[part] = unique_class(self._kernel(made) @ self._alpha)
 
-        in_batches(len(x), 2**11, work, lambda *_: None, most=256)
+        in_batches(len(x), 2**12, work, lambda *_: None)
         return found
 
     def digest(self) -> str:
@@ -2451,7 +2466,7 @@ class Picks(Kind):
         trained = copies * min(self.claim.picks, 2**15)
         parts = (given.x, given.holdout_x, given.unlabelled)
         rows = sum(len(part) for part in parts if part is not None)
-        return int(1000 * rows * trained + 2000 * trained**2)
+        return int(600 * rows * trained + 2000 * trained**2)
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
         c, line, (x, y) = self.claim, self.claim.holdout, given.sample
@@ -2502,9 +2517,14 @@ class Picks(Kind):
         if fault := machine.fault(c.features is not None):
             return fault
         left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
+        made: Array | None = None  # vectors of all rows, once the first round gave their scale
 
         def wrong(rows: Integers) -> Integers:
-            return rows[machine.classes(x[rows]) != y[rows]] if len(picked) else rows
+            if not len(picked):
+                return rows
+            known = None if made is None else made[rows]
+            missed: Integers = rows[machine.classes(x[rows], known) != y[rows]]
+            return missed
 
         for done, size in enumerate(machine.sizes, 1):
             rows, found, start = order[left[order]], np.empty(0, np.int64), 0
@@ -2521,6 +2541,7 @@ class Picks(Kind):
                 if len(picked) * (1 + len(RECIPES[c.configuration // STOPS][1])) >= 2**15:
                     return "the rounds take more training rows than a learner may have"
                 machine.learn(x[added], y[added])
+                made = machine.vectors(x) if done == 1 else made
             progress(done, len(machine.sizes))
         errors = wrong(np.flatnonzero(left))
         if c.features is not None:
