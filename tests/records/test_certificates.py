@@ -11,7 +11,7 @@ import pytest
 
 import cushion
 from cushion.certificates.certificate import sentence, spaced
-from cushion.certificates.format.claims import OccamClaim
+from cushion.certificates.format.claims import OccamClaim, PicksClaim
 from cushion.certificates.format.container import unpack
 from cushion.errors import Malformed
 from cushion.numerics import percent_up
@@ -131,3 +131,34 @@ def test_compressed_nets_verify_and_the_page_quotes_them(path: Path) -> None:
     log = path.with_suffix(".log").read_text(encoding="utf-8")
     assert f"--method {path.stem} " in log.splitlines()[0]
     assert sentence(claim) in log
+
+
+PICKS = sorted((RECORDS / "picks").glob("*.cushion"))
+MOST_BY_PICKS = {"mnist": 0.026, "fashion-mnist": 0.125, "cifar10": 0.37, "digits": 0.12}
+
+
+def test_all_samples_have_picks() -> None:
+    assert {path.stem for path in PICKS} == set(MOST_BY_PICKS)
+
+
+@pytest.mark.parametrize("path", PICKS, ids=lambda path: path.stem)
+def test_picks_hold_by_their_arithmetic_and_are_told_truly(path: Path) -> None:
+    assert cushion.verify(path, None).level == "message"
+    claim, _ = unpack(path.read_bytes())
+    assert isinstance(claim, PicksClaim)
+    assert float(claim.bound) <= MOST_BY_PICKS[path.stem]
+    log = path.with_suffix(".log").read_text(encoding="utf-8").splitlines()
+    assert log[0].startswith(f"$ OMP_NUM_THREADS=2 cushion certify --data {path.stem} --kind picks")
+    assert log[1] == sentence(claim)
+    counts = f"{spaced(claim.picks)} + {spaced(claim.errors)} of {spaced(claim.m)}"
+    assert claim.holdout is not None
+    row = f"| {path.stem} | {percent_up(claim.bound)} | {counts} | {percent_up(claim.holdout.bound)} |"
+    table = (RECORDS / "README.md").read_text(encoding="utf-8")
+    assert row in table
+    assert f"`{log[0][2:]}`" in table
+
+
+def test_picks_of_digits_are_replayed() -> None:
+    verdict = cushion.verify(RECORDS / "picks" / "digits.cushion", "digits")
+    assert verdict.ok
+    assert verdict.replayed == {"sample", "holdout"}
