@@ -151,6 +151,18 @@ def test_numbers_are_limited_to_a_million() -> None:
                 cushion_verify.IntegerNet(message.data, message.bits)
 
 
+def test_weights_stay_below_their_limit() -> None:
+    """2^42, which only a product reaches while its sums are still exact."""
+    for right, fits in ((2**20 - 1, True), (2**20, False)):
+        source = Product(np.array([2**22, 0, right]), (2, 1), 1, 0)
+        message = unchecked((1, 1, 1), Dense(source, None, 0, 0))
+        if fits:
+            assert cushion_verify.IntegerNet(message.data, message.bits).classes == 2
+        else:
+            with pytest.raises(cushion_verify.Malformed, match="a weight reaches"):
+                cushion_verify.IntegerNet(message.data, message.bits)
+
+
 def test_decisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six numbers of size 3 on a grid of five levels: each is not zero, signed, and above 1 and 2
     but not 3.
