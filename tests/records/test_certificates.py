@@ -171,3 +171,19 @@ def test_picks_of_digits_are_replayed() -> None:
 @pytest.mark.parametrize("path", PICKS, ids=lambda path: path.stem)
 def test_picks_are_replayed_on_the_real_data(path: Path) -> None:
     assert cushion.verify(path, path.stem).ok
+
+
+def test_picks_on_a_backbone_are_told_truly() -> None:
+    path = RECORDS / "backbone" / "cifar10.cushion"
+    assert cushion.verify(path, None).level == "message"
+    claim, _ = unpack(path.read_bytes())
+    assert isinstance(claim, PicksClaim)
+    assert float(claim.bound) <= 0.13
+    assert (claim.choices, claim.data_fingerprint) == (1024, claim_of(FILES[0]).data_fingerprint)
+    log = path.with_suffix(".log").read_text(encoding="utf-8").splitlines()
+    assert log[1] == sentence(claim)
+    table = (RECORDS / "README.md").read_text(encoding="utf-8")
+    counts = f"{spaced(claim.picks)} + {spaced(claim.errors)} + {claim.slack} of {spaced(claim.m)}"
+    assert f"| cifar10 | {percent_up(claim.bound)} | {counts} |" in table
+    assert f"`{log[0][2:]}`" in table
+    assert percent_up(claim.bound) in (RECORDS.parents[1] / "README.md").read_text(encoding="utf-8")
