@@ -25,8 +25,11 @@ from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.holdout_claim import HoldoutClaim
 from cushion.certificates.holdout import grid
 from cushion.certificates.holdout.certificate import NoBetter
+from cushion.certificates.holdout.counting import scored
 from cushion.certificates.holdout.ledger import read_ledger
+from cushion.certificates.holdout.lines import Asked, exact_lines
 from cushion.certificates.holdout.looks import open_ledger
+from cushion.certificates.holdout.shares import share_delta
 from cushion.data import Dataset
 from cushion.errors import BadInput
 from cushion.theorems.occam import holdout_bound
@@ -362,6 +365,63 @@ def test_lines_that_do_not_hold_are_not_ok() -> None:
             assert claim.selective.refused == 0
             continue
         assert not check(refused, held, Told(60)).ok
+
+
+def step_less(bound: str) -> str:
+    return format(Decimal(bound) - Decimal("0.000001"), "f")
+
+
+def test_every_bound_is_the_least_that_its_counts_and_its_part_of_delta_imply() -> None:
+    """One step less is not ok by arithmetic alone: of all lines, and after all that was told."""
+    held = opened()
+    certify(Told(300), held, looks="H.looks")
+    third = certify(Told(200), held, looks="H.looks")
+    other = rows(1200, first=5)
+    every = claim_of(certify(Told(60), other, per_class=True, top_k=1, selective="10%"))
+    assert claim_of(third).look is not None
+    assert every.selective is not None
+    changes: list[tuple[HoldoutClaim, dict[str, Any]]] = [
+        (one, {"bound": step_less(one.bound)}) for one in (claim_of(third), every)
+    ]
+    for at, line in enumerate(every.lines):
+        less = dataclasses.replace(line, bound=step_less(line.bound))
+        changes.append((every, {"lines": (*every.lines[:at], less, *every.lines[at + 1 :])}))
+    for name in ("bound", "bound_refused"):
+        stated = step_less(getattr(every.selective, name))
+        less_sure = dataclasses.replace(every.selective, **{name: stated})
+        changes.append((every, {"selective": less_sure}))
+    for claim, change in changes:
+        path = Certificate(claim, b"").save("true.cushion")
+        assert cushion_verify.check(path).level == "message"
+        path = Certificate(dataclasses.replace(claim, **change), b"").save("less.cushion")
+        assert cushion_verify.check(path).level == "none", change
+
+
+def test_a_line_of_a_look_that_is_too_small_is_not_ok_without_its_ledger_either() -> None:
+    held = opened()
+    good = claim_of(certify(Told(100), held, looks="H.looks", per_class=True))
+    rates = cushion_verify.RATES
+    for at, line in enumerate(good.lines):
+        below = rates[rates.index(int(Decimal(line.bound) * 10_000)) - 1]
+        less = dataclasses.replace(line, bound=f"{below / 10_000:.4f}")
+        lines = (*good.lines[:at], less, *good.lines[at + 1 :])
+        verdict = check(Certificate(dataclasses.replace(good, lines=lines), b""), held, Told(100))
+        assert not verdict.ok
+        assert f"the line class {at}" in verdict.reason
+
+
+def test_lines_for_some_of_the_classes_are_not_ok() -> None:
+    """Whoever leaves out the worst class, and shares δ among the others, is caught."""
+    held, asked = rows(300), Asked(per_class=True)
+    shares = share_delta(DELTA, 2, False, False)
+    with torch.no_grad():
+        scores = Told(30)(torch.from_numpy(held.x)).numpy()
+    lines, _ = exact_lines(scored(scores, held.y, "0.0001"), asked, 2, shares)
+    bound = holdout_bound(30, 300, shares.overall)
+    some = {"lines": lines, "delta_all": format(shares.overall, "f"), "bound": bound}
+    verdict = check(altered(certify(Told(30), held), **some), held, Told(30))
+    assert not verdict.ok
+    assert "more than the 2 classes" in verdict.reason
 
 
 MALFORMED: list[dict[str, Any]] = [
