@@ -1770,8 +1770,7 @@ class Scored:
 
     def missed(self, k: int = 1) -> Array:
         """Whether k other classes score as high as the row's own, or nearly so."""
-        found: Array = self.rivals > k  # the own class is among them
-        return found
+        return np.asarray(self.rivals > k)  # the own class is among them
 
     def count(self, what: str, which: Any) -> tuple[int, int]:
         """(errors, among how many rows) of one line."""
@@ -1809,13 +1808,12 @@ class Holdout(Kind):
         **{"risk": RISK, "threshold": maybe(tolerance), **PART, "refused": COUNT},
         **{"delta_refused": failure, "bound_refused": probability},
     }
-    LOOK: ClassVar = {
-        **{"number": whole(1, 10**6), "bits_before": whole(0, MOST_BITS), "chain": fingerprint}
-    }
+    LOOK: ClassVar = {"number": whole(1, 10**6), "bits_before": whole(0, MOST_BITS)}
     FIELDS: ClassVar = {
         **{"kind": exactly("holdout"), "about": exactly("f"), **COMMON, "holdout": exactly(None)},
         **{"net_fingerprint": fingerprint, "program": maybe(fingerprint), "tolerance": tolerance},
-        **{"delta_all": failure, "look": maybe(record(LOOK)), "ledger": listed(record(LEDGER))},
+        **{"delta_all": failure, "ledger": listed(record(LEDGER))},
+        "look": maybe(record({**LOOK, "chain": fingerprint})),
         "lines": listed(record({"what": text, "which": whole(0, 10_000), **PART})),
         "selective": maybe(record(SELECTIVE)),
     }
@@ -1977,15 +1975,9 @@ class Holdout(Kind):
         said = [f"f errs on {'at most ' * (c.look is not None)}{spaced(c.errors)} {among}."]
         if c.look is not None:
             said.append(f"This is look {c.look.number}, after {spaced(self.bits)} bits of answers.")
-        said += [
-            f"{'Class' if one.what == 'class' else 'Top'} {one.which}: {percent(one.bound)}."
-            for one in c.lines
-        ]
-        if (line := c.selective) is not None and line.threshold is not None:
-            said.append(
-                f"Where its two largest scores are more than {line.threshold} apart it errs on at "
-                f"most {percent(line.bound)}, and it refuses at most {percent(line.bound_refused)}."
-            )
+        where = {"answered": "Errors where its two largest scores differ by more than"}
+        where |= {"class": "Errors of class", "top": "Not among the best", "refused": "Refused at"}
+        said += [f"{where[o.what]} {o.which}: at most {percent(o.bound)}." for o in self.lines]
         return "f", " ".join(said)
 
 
@@ -1993,26 +1985,15 @@ def _rate(bound: str) -> int:
     return int(Decimal(bound) * 10_000)
 
 
-OPENED = record(
-    {
-        **{"looks": exactly(1), "data": text, "data_fingerprint": fingerprint, "delta": failure},
-        **{"m": whole(1, MOST_ROWS), "classes": whole(2, 10_000)},
-    }
-)
-ASKED = record(
-    {
-        **{"look": whole(1, 10**6), "net_fingerprint": fingerprint, "program": maybe(fingerprint)},
-        **{"tolerance": tolerance, "per_class": reader(lambda v: type(v) is bool, "true or false")},
-        **{"top_k": maybe(whole(1, 10_000)), "selective": maybe(Holdout.RISK)},
-    }
-)
-ANSWERED = record(
-    {
-        **{"answer": whole(1, 10**6), "said": text, "errors": maybe(whole(0, MOST_ROWS))},
-        **{"rates": listed(whole(0, 10_000)), "bits": whole(1, MOST_BITS)},
-        "chosen": maybe(listed(maybe(whole(0, 10_000)))),
-    }
-)
+OPENED: dict[str, Reader] = {"looks": exactly(1), "data": text, "data_fingerprint": fingerprint}
+OPENED |= {"delta": failure, "m": whole(1, MOST_ROWS), "classes": whole(2, 10_000)}
+ASKED: dict[str, Reader] = {"look": whole(1, 10**6), "net_fingerprint": fingerprint}
+ASKED |= {"program": maybe(fingerprint), "tolerance": tolerance}
+ASKED |= {"per_class": reader(lambda v: type(v) is bool, "true or false")}
+ASKED |= {"top_k": maybe(whole(1, 10_000)), "selective": maybe(Holdout.RISK)}
+ANSWERED: dict[str, Reader] = {"answer": whole(1, 10**6), "said": text, "errors": Holdout.COUNT}
+ANSWERED |= {"rates": listed(whole(0, 10_000)), "bits": whole(1, MOST_BITS)}
+ANSWERED |= {"chosen": maybe(listed(maybe(whole(0, 10_000))))}
 
 
 def read_looks(content: bytes) -> tuple[Any, list[tuple[dict[str, Any], int]]]:
@@ -2031,9 +2012,9 @@ def read_looks(content: bytes) -> tuple[Any, list[tuple[dict[str, Any], int]]]:
             if closed or stated != chain or canonical({**obj, "chain": chain}) != line:
                 raise Malformed("its running hash does not fit")
             if opening is None:
-                opening = OPENED(obj, "the first line")
+                opening = record(OPENED)(obj, "the first line")
             elif asked is not None:
-                answer = ANSWERED(obj, "an answer")
+                answer = record(ANSWERED)(obj, "an answer")
                 cost = _answer_bits(opening, asked, answer, best)
                 if (answer.answer, answer.bits) != (asked.look, cost):
                     raise Malformed("it costs another number of bits")
@@ -2041,7 +2022,7 @@ def read_looks(content: bytes) -> tuple[Any, list[tuple[dict[str, Any], int]]]:
                 bits, asked = bits + cost, None
                 best = best if answer.errors is None else answer.errors
             elif not (closed := obj == {"closed": True}):
-                asked = ASKED(obj, "a look")
+                asked = record(ASKED)(obj, "a look")
                 asked.chain = chain
                 if asked.look != len(looks) + 1:
                     raise Malformed("a look is missing")
