@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -24,11 +24,9 @@ NET = "net.py:make --data d.npz"
 
 
 class Watched(nn.Sequential):
-    """Remembers how many rows it was given at a time."""
+    """Remembers how many rows it was given at a time; not in itself, as that would change it."""
 
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__(*layers)
-        self.seen: list[int] = []
+    seen: ClassVar[list[int]] = []
 
     def forward(self, x: Tensor) -> Tensor:
         self.seen.append(len(x))
@@ -38,6 +36,7 @@ class Watched(nn.Sequential):
 @pytest.fixture
 def net() -> Watched:
     torch.manual_seed(0)
+    Watched.seen.clear()
     return Watched(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
 
 

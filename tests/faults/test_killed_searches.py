@@ -31,7 +31,7 @@ from cushion.errors import BadInput
 from cushion.nets.loading.checksums import add
 from cushion.nets.loading.weights import read_tensors
 
-PAC_BAYES = {"method": "pac-bayes", "minutes": 0.02, "draws": 200}
+PAC_BAYES = {"method": "pac-bayes", "minutes": 0.02, "draws": 100_000}
 # a process that keeps its state often
 OFTEN = "from cushion.certificates.search import pausing; pausing._EVERY = 0.2; "
 OFTEN += "pausing._SHARE = 0.0; from cushion.cli import main; main({!r})"
@@ -73,7 +73,7 @@ def test_a_killed_posterior_goes_on_where_it_was(
 ) -> None:
     out, best = tmp_path / "d.cushion", tmp_path / "d.cushion.best"
     argv = ["certify", "--data", "digits", "-o", str(out), "--kind", "pac-bayes"]
-    argv += ["--minutes", "0.07", "--draws", "500"]
+    argv += ["--minutes", "0.07", "--draws", "100000"]
     killed(argv, best.exists)
     assert not out.exists()
     _, said = read_tensors(best)
@@ -96,7 +96,7 @@ def test_its_clock_is_that_of_the_file(best: Path) -> None:
     assert again.claim.made_with["steps"] == 71  # no time was left
 
 
-@pytest.mark.parametrize("more", [{"seed": 1}, {"minutes": 0.01}, {"delta": "0.04"}, {"draws": 9}])
+@pytest.mark.parametrize("more", [{"seed": 1}, {"minutes": 0.01}, {"delta": "0.04"}, {"draws": 100_001}])
 def test_another_search_begins_anew(best: Path, more: dict[str, object]) -> None:
     told: list[str] = []
     cushion.certify(None, blobs(), keep=best, tell=told.append, **{**PAC_BAYES, **more})
