@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from tests.holdout_cases import Told, rows
+from tests.holdout_cases import Told, chained, rows
 from torch import nn
 
 import cushion
 import cushion_verify
 from cushion.certificates.certificate import Certificate
-from cushion.certificates.format.holdout_claim import HoldoutClaim
+from cushion.certificates.format.holdout_claim import HoldoutClaim, Line
 from cushion.certificates.holdout import grid
 from cushion.certificates.holdout.certificate import NoBetter
 from cushion.certificates.holdout.counting import scored
@@ -445,6 +445,16 @@ def test_claims_outside_the_format_are_malformed(change: dict[str, Any]) -> None
         cushion_verify.check(path)
 
 
+@pytest.mark.parametrize("lines", [[("class", 0)], [("top", 0)], [("top", 1), ("top", 2)]])
+def test_lines_that_nobody_can_ask_for_are_malformed(lines: list[tuple[str, int]]) -> None:
+    each = {0: "0.025", 1: "0.0125"}[len(lines) - 1]
+    made: Any = [Line(what, which, 300, 300, each, "1.0") for what, which in lines]  # type: ignore[arg-type]
+    shared = {"lines": tuple(made), "delta_all": "0.025", "bound": "0.5"}
+    path = altered(certify(Told(30), rows(300)), **shared).save("c.cushion")
+    with pytest.raises(cushion_verify.Malformed, match="the lines must be all classes"):
+        cushion_verify.check(path)
+
+
 def test_a_look_with_other_bits_number_or_chain_is_refused_by_its_ledger() -> None:
     held = opened()
     certify(Told(200), held, looks="H.looks")
@@ -468,6 +478,22 @@ def test_a_look_with_other_bits_number_or_chain_is_refused_by_its_ledger() -> No
         check(altered(good, errors=101, bound="0.9"), held, Told(100))
     with pytest.raises(cushion_verify.BadInput, match="damaged"):
         check(good, held, Told(100), looks=content.replace(b"counted", b"counter"))
+
+
+@pytest.mark.parametrize(
+    "change", [{"delta": "0.04"}, {"m": 1001}, {"data_fingerprint": "1" * 64}], ids=str
+)
+def test_a_ledger_of_other_rows_or_another_delta_confirms_nothing(change: dict[str, Any]) -> None:
+    held = opened()
+    good = certify(Told(100), held, looks="H.looks")
+    objects = [json.loads(line) for line in Path("H.looks").read_text().splitlines()]
+    content = chained([{**objects[0], **change}, *objects[1:]])
+    look = dataclasses.replace(
+        claim_of(good).look, chain=json.loads(content.splitlines()[1])["chain"]
+    )
+    verdict = check(altered(good, look=look), held, Told(100), looks=content)
+    assert not verdict.ok
+    assert "it is about other rows, or has another δ" in verdict.reason
 
 
 def test_a_forged_file_is_refused_before_anything_is_counted() -> None:

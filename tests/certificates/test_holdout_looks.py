@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.holdout_cases import rows
+from tests.holdout_cases import chained, rows
 from tests.simulations import few_and_many
 
 import cushion_verify
@@ -276,19 +276,6 @@ def test_nothing_stands_behind_the_line_that_closed_a_ledger(full: Path) -> None
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def chained(objects: list[dict[str, Any]]) -> bytes:
-    """The lines with a running hash that fits them, as someone who alters a ledger would."""
-    chain, content = "", b""
-    for obj in objects:
-        plain = {key: value for key, value in obj.items() if key != "chain"}
-        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        chain = hashlib.sha256(f"{chain}\n{text}".encode()).hexdigest()
-        whole = {**plain, "chain": chain}
-        text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        content += text.encode() + b"\n"
-    return content
 
 
 @pytest.fixture
