@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +24,16 @@ X, Y = RNG.integers(0, 256, (40, 6), dtype=np.uint8), np.arange(40) % 2
 NET = "net.py:make --data d.npz"
 
 
-class Watched(nn.Sequential):
-    """Remembers how many rows it was given at a time; not in itself, as that would change it."""
+class Memory(deque[int]):
+    """An object of its own kind: what it holds is no part of a program."""
 
-    seen: ClassVar[list[int]] = []
+
+class Watched(nn.Sequential):
+    """Remembers how many rows it was given at a time."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__(*layers)
+        self.seen = Memory()
 
     def forward(self, x: Tensor) -> Tensor:
         self.seen.append(len(x))
@@ -36,7 +43,6 @@ class Watched(nn.Sequential):
 @pytest.fixture
 def net() -> Watched:
     torch.manual_seed(0)
-    Watched.seen.clear()
     return Watched(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
 
 

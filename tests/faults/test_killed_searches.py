@@ -96,7 +96,9 @@ def test_its_clock_is_that_of_the_file(best: Path) -> None:
     assert again.claim.made_with["steps"] == 71  # no time was left
 
 
-@pytest.mark.parametrize("more", [{"seed": 1}, {"minutes": 0.01}, {"delta": "0.04"}, {"draws": 100_001}])
+@pytest.mark.parametrize(
+    "more", [{"seed": 1}, {"minutes": 0.01}, {"delta": "0.04"}, {"draws": 100_001}]
+)
 def test_another_search_begins_anew(best: Path, more: dict[str, object]) -> None:
     told: list[str] = []
     cushion.certify(None, blobs(), keep=best, tell=told.append, **{**PAC_BAYES, **more})
