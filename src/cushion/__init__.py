@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cushion.certificates.certify import certify as certify
     from cushion.certificates.features import BackboneOptions as BackboneOptions
     from cushion.certificates.picks.options import PicksOptions as PicksOptions
+    from cushion.certificates.holdout.certificate import NoBetter as NoBetter
     from cushion.certificates.recheck import verify as verify
     from cushion.compressors.file import load_compressed as load_compressed
     from cushion.compressors.run import compress as compress

@@ -24,7 +24,6 @@ import cushion_verify
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.format.holdout_claim import HoldoutClaim, Line
 from cushion.certificates.holdout import grid
-from cushion.certificates.holdout.certificate import NoBetter
 from cushion.certificates.holdout.counting import scored
 from cushion.certificates.holdout.ledger import read_ledger
 from cushion.certificates.holdout.lines import Asked, exact_lines
@@ -176,7 +175,9 @@ def test_looks_pay_for_all_answers_before_them() -> None:
     first = claim_of(certify(Told(100), held, looks="H.looks"))
     assert first.look is not None
     assert (first.look.number, first.look.bits_before, first.errors) == (1, 0, 100)
-    with pytest.raises(NoBetter, match="no better than the best so far, at most 100 errors"):
+    with pytest.raises(
+        cushion.NoBetter, match="no better than the best so far, at most 100 errors"
+    ):
         certify(Told(101), held, looks="H.looks")
     better = certify(Told(60), held, looks="H.looks", per_class=True)
     claim, ledger = claim_of(better), read_ledger("H.looks")
@@ -197,11 +198,11 @@ def test_looks_pay_for_all_answers_before_them() -> None:
 def test_what_was_asked_before_is_answered_again_and_is_no_new_look() -> None:
     held = opened()
     once = certify(Told(100), held, looks="H.looks")
-    with pytest.raises(NoBetter):
+    with pytest.raises(cushion.NoBetter):
         certify(Told(101), held, looks="H.looks")
     content = Path("H.looks").read_bytes()
     assert certify(Told(100), held, looks="H.looks") == once
-    with pytest.raises(NoBetter, match="look 2"):
+    with pytest.raises(cushion.NoBetter, match="look 2"):
         certify(Told(101), held, looks="H.looks")
     assert Path("H.looks").read_bytes() == content
 
@@ -276,7 +277,7 @@ def everything(wrong: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
         certificate = certify(Told(wrong), held, looks="H.looks", **asked)
         try:
             certify(Told(wrong + 300), held, looks="H.looks")
-        except NoBetter as refused:
+        except cushion.NoBetter as refused:
             found.append(str(refused))
     verdict = check(certificate, held, Told(wrong), looks=Path("H.looks").read_bytes())
     found += [str(one.message) for one in told] + [str(certificate), repr(certificate)]
