@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cushion.certificates.certificate import Certificate as Certificate
     from cushion.certificates.certify import certify as certify
     from cushion.certificates.features import BackboneOptions as BackboneOptions
-    from cushion.certificates.picks.options import PicksOptions as PicksOptions
     from cushion.certificates.holdout.certificate import NoBetter as NoBetter
+    from cushion.certificates.picks.options import PicksOptions as PicksOptions
     from cushion.certificates.recheck import verify as verify
     from cushion.compressors.file import load_compressed as load_compressed
     from cushion.compressors.run import compress as compress
