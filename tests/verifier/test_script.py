@@ -183,3 +183,32 @@ def test_the_script_is_installed_beside_the_package() -> None:
     assert settings["project"]["scripts"]["cushion-verify"] == "cushion_verify:main"
     shipped = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert "src/cushion_verify.py" in shipped
+
+
+def test_readers_take_what_they_say_and_nothing_near_it() -> None:
+    whole, record = cushion_verify.whole(0, 5), cushion_verify.record
+    wrong: list[tuple[cushion_verify.Reader, list[object]]] = [
+        (whole, [True, False, 1.0, "1", None, -1, 6, [1]]),
+        (cushion_verify.text, [1, None, ["a"], b"a"]),
+        (cushion_verify.exactly(80), [80.0, "80", True, None]),
+        (cushion_verify.failure, ["0.0", "0.00", "0.51", "0.6", "1.0", ".5", "0.5 ", "0.", 0.5]),
+        (cushion_verify.probability, ["1.01", "2.0", "1", "0", "-0.1", "1e-3", "0." + "1" * 19]),
+        (cushion_verify.tolerance, ["0.0", "0.000", "00.1", "1", "-1.0", "1e3", "1." + "0" * 19]),
+        (cushion_verify.fingerprint, ["a" * 63, "a" * 65, "A" * 64, "g" * 64, 7]),
+        (cushion_verify.listed(whole), [(1,), {"a": 1}, [1, True], [6], "12"]),
+        (cushion_verify.maybe(whole), [True, 6, "1"]),
+        (record({"a": whole}), [{}, {"a": 1, "b": 1}, {"a": True}, [1], {"b": 1}]),
+        (record({"a": whole, "b": whole}, {"b": 0}), [{}, {"b": 1}, {"a": 1, "b": None}]),
+        (cushion_verify.notes, [{"a": {}}, {"a": []}, [], "a"]),
+    ]
+    for reader, values in wrong:
+        for value in values:
+            with pytest.raises(cushion_verify.Malformed):
+                reader(value, "a field")
+    for text in ("0.5", "0.500", "0.49", "0.000000000000000001"):
+        assert cushion_verify.failure(text, "δ") == text
+    for text in ("0.001", "1.0", "999999999999999999.5", "10.25"):
+        assert cushion_verify.tolerance(text, "it") == text
+    assert record({"a": whole, "b": whole}, {"b": 0})({"a": 3}, "it").b == 0
+    assert cushion_verify.listed(whole)([1, 2], "it") == (1, 2)
+    assert cushion_verify.maybe(whole)(None, "it") is None
