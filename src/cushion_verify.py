@@ -2541,6 +2541,8 @@ class Picks(Kind):
             raise BadInput("this certificate is about a net of a fit; give its classes by rounds")
         if given.rounds.shape != (len(groups) + 1, len(x)) or given.rounds.dtype.kind not in "iu":
             raise BadInput(f"the rounds must be whole numbers, [{len(groups) + 1}, {len(x)}]")
+        if (given.rounds[0] != -1).any():
+            raise BadInput("before the first round no row has a class: its rounds begin with -1")
         left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
         for done, size in enumerate(groups):
             added = order[(left & (given.rounds[done] != y))[order]][:size]

@@ -209,7 +209,7 @@ print(sorted(found - set(sys.stdlib_module_names)), cushion_verify.__file__)
 
 
 def test_the_verifier_is_read_in_one_sitting() -> None:
-    """At most 2 050 lines of code; blank lines, comments and docstrings make them readable."""
+    """At most 2 000 lines of code; blank lines, comments and docstrings make them readable."""
     text = VERIFIER.read_text(encoding="utf-8")
     code = [line for line in text.splitlines() if line.strip() and line.strip()[0] != "#"]
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
@@ -218,7 +218,7 @@ def test_the_verifier_is_read_in_one_sitting() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, documented) and ast.get_docstring(node) is not None
     ]
-    assert len(code) - sum(words) <= 2050
+    assert len(code) - sum(words) <= 2000
 
 
 def test_the_top_of_the_house_is_seen_at_a_glance() -> None:

@@ -55,14 +55,23 @@ def sample_of(form: str, side: int = 9, n: int = 150) -> Dataset:
     return Dataset(form, x, y, 2)
 
 
-@pytest.mark.parametrize("recipe", range(len(RECIPES)))
+@pytest.mark.parametrize("recipe", [at for at, one in enumerate(RECIPES) if one.form != "features"])
 def test_the_verifier_gets_the_same_rounds(recipe: int, tmp_path: Path) -> None:
-    form = RECIPES[recipe].form
-    if form == "features":
-        pytest.importorskip("torch")
-        return  # tests/certificates/test_features.py has a backbone
-    data = sample_of(form)
-    check(data, recipe * STOPS + 2, tmp_path)
+    check(sample_of(RECIPES[recipe].form), recipe * STOPS + 2, tmp_path)
+
+
+def test_the_verifier_learns_the_same_from_features() -> None:
+    data = sample_of("features")
+    learner = learner_for(data, 7 * STOPS, features=True)
+    bound = learner.bind(data.x, data.y)
+    machine = cushion_verify.Machine(7 * STOPS, 2, data.x.shape[1:])
+    assert machine.fault(features=True) == ""
+    for end in (8, 16, 30):
+        bound.train(np.arange(end))
+        start = {8: 0, 16: 8, 30: 16}[end]
+        machine.learn(data.x[start:end], data.y[start:end])
+        assert machine.digest() == bound.digest()
+        assert (machine.classes(data.x) == bound.classify(data.x)).all()
 
 
 @pytest.mark.parametrize(
