@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import math
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from cushion.certificates.picks.run import certify_by_list
 from cushion.data import load
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
+from cushion.theorems.picks import picks_bound
 
 
 def pictures(n: int, channels: int, side: int, seed: int = 0) -> tuple[NDArray[Any], Any]:
@@ -216,3 +218,20 @@ def test_a_learner_that_does_not_read_the_rows_is_refused() -> None:
     wide = Dataset("wide", np.zeros((3, 2**14 + 1), np.uint8), np.array([0, 1, 0]), 2)
     with pytest.raises(BadInput, match="no table"):
         learner_for(wide, 5 * STOPS)
+
+
+@pytest.mark.parametrize(("k", "m"), [(0, 1), (0, 9), (3, 9), (8, 9), (7, 40), (39, 40), (30, 300)])
+def test_the_verifiers_sum_is_that_of_the_theorem(k: int, m: int) -> None:
+    """In fractions: what it accepts reaches 1, and the stated bound less one step does not."""
+    delta = Fraction(1, 2560)
+
+    def reaches(bound: Decimal) -> bool:
+        q = 1 - Fraction(bound)
+        terms = (Fraction(math.comb(i, k), math.comb(m, k)) / q ** (m - i) for i in range(k, m))
+        return delta / m * sum(terms) >= 1
+
+    bound = Decimal(picks_bound(k, m, Decimal("0.05"), 128))
+    for moved in (0, -1, -5):
+        tried = bound + moved * Decimal("1e-6")
+        held = cushion_verify.picks_hold(k, m, Decimal("0.05") / 128, str(tried))
+        assert held == (tried == 1 or reaches(tried)) == (moved == 0)
