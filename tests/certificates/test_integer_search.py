@@ -149,6 +149,13 @@ def test_a_table_that_no_line_parts_gets_hidden_units() -> None:
     assert encode(final.net).bits < 500
 
 
+def test_a_try_whose_time_is_up_before_its_first_step_still_ends_in_a_net() -> None:
+    for data, shape in ((blobs(), (1, 8, 8)), (xor(300), (1, 1, 8))):
+        for plan in plans(shape):
+            *_, final = attempt(plan, Sample.of(data, plan.input_shift, 0), data, 1e-9, 0)
+            assert final.net is not None
+
+
 def test_each_time_round_the_plans_take_longer(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:

@@ -287,8 +287,11 @@ def hold(model: TrainableIntegerNet, optimiser: torch.optim.Adam, part: float) -
     holders = model.held()
     away = torch.cat([holder.distances().reshape(-1) for holder in holders])
     free = away.isfinite()
-    moments = [optimiser.state[holder.real]["exp_avg_sq"] for holder in holders]
-    squares = torch.cat([moment.reshape(-1) for moment in moments])
+    # before the first step, where the time is up by then, the loss minds all alike
+    moments = [optimiser.state.get(holder.real, {}).get("exp_avg_sq") for holder in holders]
+    pairs = zip(holders, moments, strict=True)
+    each = [torch.zeros_like(h.real) if moment is None else moment for h, moment in pairs]
+    squares = torch.cat([moment.reshape(-1) for moment in each])
     kept = sum(int(holder.mask.sum()) for holder in holders)
     more = round(part * kept) - (kept - int(free.sum()))
     if more <= 0:
