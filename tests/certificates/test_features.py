@@ -82,6 +82,32 @@ def test_the_examples_keep_their_fingerprint(options: BackboneOptions) -> None:
     assert seen.claim.size == 0
 
 
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("Nothing", "every feature is NaN, so nothing can be learnt"),
+        ("Same", "all rows have the same features, so nothing can be learnt"),
+        ("Small", "all rows have the same bytes, .*give another `scale` or `offset`"),
+    ],
+)
+def test_features_that_tell_nothing_are_said(
+    options: BackboneOptions, factory: str, said: str
+) -> None:
+    assert options.backbone is not None
+    own = options.backbone.replace(":make", f":{factory}")
+    seen = see(dataclasses.replace(options, backbone=own), SAMPLE)
+    with pytest.warns(Remark, match=f"^mine.py:{factory} on {SAMPLE.name}: {said}"):
+        seen.sample(SAMPLE)
+
+
+def test_features_of_another_width_than_before_are_refused(options: BackboneOptions) -> None:
+    assert options.backbone is not None
+    late = dataclasses.replace(options, backbone=options.backbone.replace(":make", ":Late"))
+    seen = see(late, SAMPLE)
+    with pytest.raises(BadInput, match="not 12 and then 11; make it the same on every call"):
+        seen.sample(SAMPLE)
+
+
 def test_a_thousandth_of_the_rows_may_be_counted_otherwise() -> None:
     def allowed(slack: int | None, rows: int, m: int) -> int:
         return Seen(KNOWN, lambda inputs: inputs.x, slack).allowed(rows, m)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import random
 import shutil
 from decimal import Decimal
@@ -22,7 +23,7 @@ from cushion.certificates.answers import fingerprint_net
 from cushion.certificates.certificate import sentence
 from cushion.certificates.format.claims import PicksClaim, assumptions_of
 from cushion.certificates.format.container import unpack
-from cushion.certificates.picks.fit import BoundFit, user_fit
+from cushion.certificates.picks.fit import BoundFit, Function, user_fit
 from cushion.certificates.picks.options import PicksOptions
 from cushion.certificates.picks.replay import first_difference, replay_fit
 from cushion.certificates.picks.rounds import TIE, Picked, pick
@@ -34,6 +35,19 @@ DELTA = Decimal("0.05")
 SAMPLE, HELD_OUT = blobs(150, 0), blobs(60, 1)
 OPTIONS = PicksOptions(groups=(20, 20, 20), tried=3)
 FILE = str(Path(trainings.__file__))
+
+
+INSIDE: list[Function] = []
+
+
+def watched(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+    """A function of this file that calls whatever a test put inside."""
+    return INSIDE[0](x, y, seed)
+
+
+def watching(inside: Function) -> Function:
+    INSIDE[:] = [inside]
+    return watched
 
 
 def made(fit: Any = trainings.fit, **more: Any) -> NetCertificate:
@@ -73,7 +87,7 @@ def test_fit_is_given_the_picked_rows_in_the_order_picked() -> None:
         seen.append((x, y, seed))
         return trainings.fit(x, y, seed)
 
-    certificate = certify_fit(fit, SAMPLE, DELTA, OPTIONS, seed=5)
+    certificate = certify_fit(watching(fit), SAMPLE, DELTA, OPTIONS, seed=5)
     picks = np.frombuffer(certificate.message, "<u4")[: claim_of(certificate).picks]
     x, y, seed = seen[-1]
     assert x.dtype == torch.float32
@@ -123,7 +137,7 @@ def test_a_tolerance_is_a_share_of_the_scores() -> None:
             return net
 
         how = {"seed": 0, "groups": (20,), "batch": 64, "tolerance": "0.25"}
-        bound = user_fit(fit, **how).bind(SAMPLE.x, SAMPLE.y)
+        bound = user_fit(watching(fit), **how).bind(SAMPLE.x, SAMPLE.y)
         bound.train(np.arange(20))
         return np.flatnonzero(bound.classes(np.arange(150)) == TIE).tolist()
 
@@ -164,7 +178,7 @@ def test_fit_runs_on_one_thread_with_deterministic_operations() -> None:
 
     torch.set_num_threads(2)
     try:
-        certify_fit(fit, SAMPLE, DELTA, OPTIONS)
+        certify_fit(watching(fit), SAMPLE, DELTA, OPTIONS)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
@@ -188,7 +202,7 @@ def test_the_last_batch_is_padded_to_the_size_of_the_others() -> None:
     def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
         return Watching(*trainings.fit(x, y, seed))
 
-    certify_fit(fit, SAMPLE, DELTA, OPTIONS, batch=64, holdout=HELD_OUT)
+    certify_fit(watching(fit), SAMPLE, DELTA, OPTIONS, batch=64, holdout=HELD_OUT)
     assert set(sizes) == {2, 64}  # two rows: how its scores are found
 
 
@@ -218,6 +232,61 @@ def test_what_is_no_fixed_training_is_refused(name: str, said: str) -> None:
 def test_a_fit_that_cannot_be_named_is_refused(fit: Any, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         made(fit)
+
+
+MADE = """
+import torch
+from torch import nn
+
+def make(rate):
+    def fit(x, y, seed):
+        return nn.Linear(3, 3)
+    return fit
+
+def plain(x, y, seed=0, steps=10, *, rate=0.1):
+    return nn.Linear(3, 3)
+
+def again(x, y, seed, steps=10):
+    return nn.Linear(3, 3)
+
+def named(x, y, seed, *, rate=0.1):
+    return nn.Linear(3, 3)
+
+def other(x, y, seed, rate=torch.pi):
+    return nn.Linear(3, 3)
+
+def replaced(x, y, seed):
+    return nn.Linear(3, 3)
+
+class Kept:
+    def fit(x, y, seed):
+        return nn.Linear(3, 3)
+
+fit = make(0.1)
+inline = lambda x, y, seed: nn.Linear(3, 3)
+again.__defaults__ = (11,)
+named.__kwdefaults__ = {"rate": 0.2}
+first, replaced = replaced, plain
+"""
+
+
+def test_a_function_that_its_file_does_not_tell_is_refused(tmp_path: Path) -> None:
+    """Two of one name and another rate would have one name, and one price."""
+    file = tmp_path / "makes.py"
+    file.write_text(MADE)
+    spec = importlib.util.spec_from_file_location("makes", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    how: dict[str, Any] = {"seed": 0, "groups": (20,), "batch": 64, "tolerance": "0.01"}
+    assert user_fit(module.plain, **how).said.function == "plain"
+    told = (module.make(0.1), module.fit, module.inline, module.again, module.named, module.other)
+    for function in (*told, module.first, module.Kept.fit):
+        with pytest.raises(BadInput, match=r"as the program runs.*write it at the top level of a"):
+            user_fit(function, **how)
+    # named by its file, it is what the file makes
+    assert user_fit(f"{file}:fit", **how).said.function == "fit"
 
 
 @pytest.mark.parametrize("tolerance", ["0", "-1", "nan", "x", "1.5", "1e-19"])

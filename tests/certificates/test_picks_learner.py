@@ -66,8 +66,8 @@ def test_the_verifier_learns_the_same_from_features() -> None:
     data = sample_of("features")
     learner = learner_for(data, 7 * STOPS, features=True)
     bound = learner.bind(data.x, data.y)
-    machine = cushion_verify.Machine(7 * STOPS, 2, data.x.shape[1:])
-    assert machine.fault(features=True) == ""
+    machine = cushion_verify.Machine(7 * STOPS, 2, data.x)
+    assert machine.unreadable(features=True) == ""
     for end in (8, 16, 30):
         bound.train(np.arange(end))
         start = {8: 0, 16: 8, 30: 16}[end]

@@ -44,6 +44,52 @@ class Neighbours(Net):
 class Flat(Net):
     def forward(self, x):
         return super().forward(x).sum(dim=1)
+
+class Integers(Net):
+    def forward(self, x):
+        return super().forward(x).long()
+
+class Text(Net):
+    def forward(self, x):
+        return "features"
+
+class Pair(Net):
+    def forward(self, x):
+        return super().forward(x), x
+
+class Empty(Net):
+    def forward(self, x):
+        return super().forward(x)[:, :0]
+
+class Broad(Net):
+    def forward(self, x):
+        return super().forward(x)[:, :1].repeat(1, 2**16 + 1)
+
+class Growing(Net):
+    called = -1
+
+    def forward(self, x):
+        self.called += 1
+        return super().forward(x)[:, : 1 + self.called]
+
+class Late(Net):
+    called = 0
+
+    def forward(self, x):
+        self.called += 1
+        return super().forward(x)[:, : 12 if self.called < 8 else 11]
+
+class Nothing(Net):
+    def forward(self, x):
+        return super().forward(x) * torch.nan
+
+class Same(Net):
+    def forward(self, x):
+        return torch.ones(len(x), 3)
+
+class Small(Net):
+    def forward(self, x):
+        return super().forward(x) * 1e-9
 """
 
 
@@ -138,12 +184,37 @@ def test_what_is_no_backbone_is_refused(tmp_path: Path) -> None:
         (f"{code}:make", None, table, "needs its weights"),
         (LITE0, weights, table, "has weights of its own"),
         (f"{code}:Neighbours", weights, table, "not one function"),
-        (f"{code}:Flat", weights, table, "a row of floats for each example"),
+        (f"{code}:Flat", weights, table, r"a row of floats for each example.* not \(32,\)$"),
+        (f"{code}:Integers", weights, table, "a row of floats for each example.* not int64 numb"),
+        (f"{code}:Text", weights, table, "a row of floats for each example.* not a str$"),
+        (f"{code}:Pair", weights, table, "a row of floats for each example.* not a tuple$"),
+        (f"{code}:Empty", weights, table, "with 1 to 65536 columns, not 0 columns$"),
+        (f"{code}:Broad", weights, table, "with 1 to 65536 columns, not 65537 columns$"),
+        (f"{code}:Growing", weights, table, "not one function: it gives 2 numbers .* then 3;"),
     ):
         with pytest.raises(BadInput, match=said):
             load_backbone(name, files).features(x)
     with pytest.raises(BadInput, match="pictures are enlarged"):
         load_backbone(f"{code}:make", weights, size=8).features(table)
+
+
+def test_a_width_that_changes_is_refused_at_its_first_batch(tmp_path: Path) -> None:
+    code, weights = own_file(tmp_path)
+    backbone = load_backbone(f"{code}:Late", weights)
+    inputs = Inputs("pictures", pictures(2000, 1, 4))
+    with pytest.raises(BadInput, match="as many features for every example, not 12 and then 11;"):
+        features_of(backbone, inputs, tmp_path)
+    assert not (folder(backbone, inputs, tmp_path) / "parts.json").exists()
+    mirrored = load_backbone(f"{code}:Late", weights, mirror=1)
+    with pytest.raises(BadInput, match="not 12 and then 11"):
+        features_of(mirrored, inputs, tmp_path)
+
+
+def test_parts_of_another_width_that_are_kept_are_not_read(tmp_path: Path) -> None:
+    place = features_of(counting(Counting()), INPUTS, tmp_path)
+    np.save(place / "part-00001.npy", np.zeros((1024, 2), np.float32))
+    with pytest.raises(BadInput, match=r"some rows have 2 and 3 features; .*remove this folder"):
+        read_features(place, 2100)
 
 
 class Counting:

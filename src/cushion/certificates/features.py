@@ -133,9 +133,24 @@ def see_again(claim: Features, name: str | None = None, weights: str | None = No
 def _seen(claim: Features, backbone: Backbone, slack: int | None) -> Seen:
     def bytes_of(inputs: Inputs) -> NDArray[np.uint8]:
         floats = read_features(features_of(backbone, inputs), len(inputs))
-        return to_bytes(floats, claim.scale, claim.offset)
+        backbone.check_width(floats.shape[1])
+        rows = to_bytes(floats, claim.scale, claim.offset)
+        remark(*_doubts(backbone.name, inputs.name, floats, rows))
+        return rows
 
     return Seen(claim, bytes_of, slack)
+
+
+def _doubts(name: str, of: str, floats: NDArray[np.float32], rows: NDArray[np.uint8]) -> list[str]:
+    """That nothing can be learnt from features, where all rows are the same."""
+    if len(rows) < 2 or (rows != rows[0]).any():
+        return []
+    said, how = "all rows have the same bytes", "give another `scale` or `offset`"
+    if np.isnan(floats).all():
+        said, how = "every feature is NaN", "check its weights and what it reads"
+    elif (floats == floats[0]).all():
+        said, how = "all rows have the same features", "check its weights and what it reads"
+    return [f"{name} on {of}: {said}, so nothing can be learnt from them; {how}"]
 
 
 def _short(text: str | None) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Enlarged: TypeAlias = Literal["bilinear", "bicubic"]
+MOST_WIDTH = 2**16  # numbers of a row
 BATCH = 32  # pictures at a time, the last batch filled up: every row is computed in one shape
 
 
@@ -67,6 +68,7 @@ class Backbone:
     enlarged: Enlarged
     mirror: int  # 1: the mean of the features of a picture and of its mirror image
     forward: Callable[[Tensor], Tensor]  # [B, ...] as it is read -> [B, width]
+    _widths: set[int] = field(default_factory=set, init=False, repr=False)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -80,16 +82,30 @@ class Backbone:
 
         rows = np.concatenate([x, np.repeat(x[:1], BATCH - len(x), axis=0)])
         with torch.no_grad():
-            found = self._of(rows)
+            found = self._checked(rows)
             if self.mirror:
-                found = (found + self._of(rows[..., ::-1])) / 2
-        if found.ndim != 2 or len(found) != BATCH or not found.is_floating_point():
-            raise BadInput(
-                f"{self.name}: a backbone must give a row of floats for each example, [B, width], "
-                f"not {tuple(found.shape)}"
-            )
+                found = (found + self._checked(rows[..., ::-1])) / 2
         floats: NDArray[np.float32] = found[: len(x)].float().cpu().numpy()
         return floats
+
+    def check_width(self, width: int) -> None:
+        """BadInput unless all rows so far had as many features."""
+        for other in self._widths - {width}:
+            raise BadInput(
+                f"{self.name}: a backbone must give as many features for every example, not "
+                f"{other} and then {width}; make it the same on every call"
+            )
+        self._widths.add(width)
+
+    def _checked(self, x: NDArray[Any]) -> Tensor:
+        found = self._of(x)
+        if fault := _fault(found):
+            raise BadInput(
+                f"{self.name}: a backbone must give a row of floats for each example, [B, width] "
+                f"with 1 to {MOST_WIDTH} columns, not {fault}"
+            )
+        self.check_width(found.shape[1])
+        return found
 
     def _of(self, x: NDArray[Any]) -> Tensor:
         import torch
@@ -185,14 +201,27 @@ def _frozen(module: nn.Module) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
         with refusing_misfits(module, x):
             found = call(module, x)
-        flat: Tensor = found.flatten(1) if found.ndim > 2 else found
-        if not tried and flat.ndim == 2:
+        flat: Tensor = found.flatten(1) if getattr(found, "ndim", 0) > 2 else found
+        if not tried and not _fault(flat):
             check_steady(module, x)
             tried.append(True)
         return flat
 
     module.eval()
     return forward
+
+
+def _fault(found: Any) -> str:
+    """What a net gives for a batch instead of features; empty if it gives some."""
+    import torch
+
+    if not isinstance(found, torch.Tensor):
+        return f"a {type(found).__name__}"
+    if not found.is_floating_point():
+        return f"{str(found.dtype).removeprefix('torch.')} numbers"
+    if found.ndim != 2 or len(found) != BATCH:
+        return f"{tuple(found.shape)}"
+    return "" if 1 <= found.shape[1] <= MOST_WIDTH else f"{found.shape[1]} columns"
 
 
 def _sha256(path: Path) -> str:

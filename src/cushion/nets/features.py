@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cushion.data.files import write_whole
 from cushion.data.inputs import Inputs
 from cushion.data.store import root
+from cushion.errors import BadInput
 from cushion.nets.backbones import BATCH, Backbone
 from cushion.progress import working
 
@@ -51,6 +52,12 @@ def features_of(backbone: Backbone, inputs: Inputs, under: Path | None = None) -
 def read_features(place: Path, rows: int) -> NDArray[np.float32]:
     """[rows, width], from the parts in the folder."""
     parts = [np.load(_part(place, at)) for at in range(-(-rows // _ROWS))]
+    if len(widths := {part.shape[1] for part in parts}) > 1:
+        said = " and ".join(map(str, sorted(widths)))
+        raise BadInput(
+            f"{place}: some rows have {said} features; make the net the same on every call, and "
+            "remove this folder"
+        )
     return np.concatenate(parts)
 
 

@@ -42,8 +42,17 @@ def _each(rows: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     return change(rows)
 
 
+def _sides(scores: Tensor) -> str:
+    return "x".join(map(str, scores.shape[1:])) or "single"
+
+
 def compare(net: nn.Module, scores: Tensor, again: Tensor) -> None:
     """BadInput unless the first rows have the same scores again, but for rounding."""
+    if scores.shape[1:] != again.shape[1:]:
+        raise BadInput(
+            f"the net is not one function: it gives {_sides(scores)} numbers for an example and "
+            f"then {_sides(again)}; make it the same on every call"
+        )
     moved = float((scores[: len(again)] - again).abs().max())
     half = precision(net) in (torch.float16, torch.bfloat16)
     share, rounding = (_COARSE, _COARSE) if half else (_STEADY, 1e-5)

@@ -24,6 +24,8 @@ _FEWEST, _PART = 8, 24  # rows that a round adds: 8, and later a 24th of those b
 _FIRST_STOP = 64  # picks; then √2 times as many each
 _AT_ONCE = 256  # rows whose vectors are made together
 MOST_WIDTH = 2**14  # numbers of a row that is no picture
+MOST_SIDE = 2**12  # of a picture
+MOST_TRAINED = 2**15  # picks and their copies; so many and more would leave the exact range
 Rows: TypeAlias = NDArray[Any]
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -93,6 +95,11 @@ class ListedLearner:
     def groups(self) -> tuple[int, ...]:
         return SIZES[: AFTER[self.number % STOPS]]
 
+    @property
+    def copies(self) -> int:
+        """Training rows that each pick makes."""
+        return 1 + len(self.recipe.copies)
+
     def bind(self, x: Rows, y: NDArray[np.int64]) -> BoundMachine:
         return BoundMachine(self, x, y)
 
@@ -118,6 +125,9 @@ class BoundMachine:
     def train(self, picks: NDArray[np.int64]) -> None:
         """Learn from these rows of the sample: those of the last training, and more behind them."""
         added = picks[self._trained :]
+        if len(picks) * self.learner.copies >= MOST_TRAINED:
+            said = f"`configuration` = {self.learner.number} trains on {MOST_TRAINED} rows and more"
+            raise BadInput(f"{said} here, which is not exact; leave it out for the best that does")
         if not self._trained:  # what a table's or a float's scale is taken from
             self._columns = _scale(self.learner, self.x[added])
         self._trained = len(picks)
@@ -128,6 +138,10 @@ class BoundMachine:
     def classes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """[n] of rows of the sample, by the last training; -1 for a tie."""
         return classes_of(self.machine.scores(self._vectors_of(rows)))
+
+    def as_read(self, x: Rows) -> Rows:
+        """[n, ...] the levels that it tells apart, after the first training."""
+        return _levels(self.learner, x, self._columns).astype(np.uint8)
 
     def classify(self, x: Rows) -> NDArray[np.int64]:
         """[n] of other rows, by the last training; -1 for a tie."""
@@ -200,8 +214,9 @@ def _levels(learner: ListedLearner, x: Rows, columns: list[Rows]) -> Rows:
     if columns:
         low, high = columns[0]
         width = max(high - low, 2.0**-100)
-        x = np.clip(np.floor((x.astype(np.float64) - low) * (255.0 / width)), 0, 255)
-        x = x.astype(np.int64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            x = np.clip(np.floor((x.astype(np.float64) - low) * (255.0 / width)), 0, 255)
+        x = np.nan_to_num(x).astype(np.int64)
     sides = x.shape[-2:]
     return x.reshape(len(x), *((3,) if form == "colour" else ()), *sides)
 
@@ -216,13 +231,16 @@ def _ranks(x: Rows, columns: list[Rows]) -> NDArray[np.int64]:
 
 
 def form_of(data: Dataset, *, features: bool = False) -> str:
-    """Of what kind these rows are: pictures, grey or colour, from 8 x 8 on; features; a table."""
+    """Of what kind these rows are: pictures, grey or colour, from 8 x 8 to 4096 x 4096; features; a
+    table.
+    """
     if features:
         return "features"
     shape = data.shape
     if len(shape) == 2:
         shape = (1, *shape)
-    if len(shape) == 3 and min(shape[1:]) >= 8 and shape[0] in (1, 3):
+    sized = len(shape) == 3 and min(shape[1:]) >= 8 and max(shape[1:]) <= MOST_SIDE
+    if sized and shape[0] in (1, 3):
         return "grey" if shape[0] == 1 else "colour"
     return "table"
 

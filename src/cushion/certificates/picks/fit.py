@@ -6,6 +6,7 @@ function of the net and the row. The bound is then about that very net.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import random
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -153,10 +154,47 @@ def user_fit(
         path = inspect.getsourcefile(given) or "" if inspect.isfunction(given) else ""
         if not Path(path).is_file():
             raise BadInput("`fit` must be file.py:function, or a function that stands in a file")
+        if not _is_as_written(given, Path(path)):
+            raise BadInput(
+                f"`fit` = {given.__qualname__} has parts that are made as the program runs, so "
+                "its file does not say what it does; write it at the top level of a file, with all "
+                "settings in its body, or name it as file.py:function"
+            )
     if not 1 <= batch <= _MOST_BATCH:
         raise BadInput(f"`batch` must be a whole number from 1 to {_MOST_BATCH}, not {batch}")
     source = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     return UserFit(function, Fit(source, name, seed, groups, batch, tolerance))
+
+
+def _is_as_written(function: Any, path: Path) -> bool:
+    """Whether the file and the name alone say which function this is: one of the top level, no
+    closure, with defaults that stand in the file as plain values.
+    """
+    name = function.__name__
+    if function.__qualname__ != name or function.__closure__ is not None:
+        return False
+    if function.__globals__.get(name) is not function:
+        return False
+    set_here = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items())
+    try:
+        tree = ast.parse(path.read_bytes())
+        found = [_defaults(node.args) for node in ast.walk(tree) if _defines(node, name)]
+    except (SyntaxError, ValueError):  # not Python any more, or not plain values
+        return False
+    return repr(set_here) in map(repr, found)
+
+
+def _defines(node: ast.AST, name: str) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and node.name == name
+
+
+def _defaults(args: ast.arguments) -> tuple[Any, ...]:
+    """The values that stand in the file, and those behind names; ValueError for other code."""
+    named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    return (
+        *(ast.literal_eval(value) for value in args.defaults),
+        *((one.arg, ast.literal_eval(value)) for one, value in named if value is not None),
+    )
 
 
 @contextmanager

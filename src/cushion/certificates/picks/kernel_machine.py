@@ -64,10 +64,10 @@ class KernelMachine:
         self._alpha = np.concatenate([self._alpha, np.zeros((more, self._classes))])
 
     def _make_room(self, n: int) -> None:
-        """The Gram matrix grows by halves, so that it is not copied with every group."""
+        """The Gram matrix grows by quarters, so that it is not copied with every group."""
         if n > len(self._gram):
             old = self._gram
-            self._gram = np.empty((n + n // 2, n + n // 2))
+            self._gram = np.empty((n + n // 4, n + n // 4))
             self._gram[: len(old), : len(old)] = old
 
     def kernel(self, rows: Floats) -> Exact:

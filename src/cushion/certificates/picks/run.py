@@ -8,12 +8,15 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.features import Seen
 from cushion.certificates.picks.certificate import Trained, state, train
 from cushion.certificates.picks.options import CHOICES, PicksOptions, schedule
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
+from cushion.data.rows import Reading
 from cushion.errors import BadInput
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ def certify_by_list(
     else:
         number = options.configuration
         trained = train(learner_for(read, number, features=features), sample, read.x)
+    if (reading := reading_of(trained, sample)) is not None:
+        check_holdout(holdout, sample, reading)
     certificate = state(
         trained,
         sample,
@@ -82,6 +87,16 @@ def certify_by_list(
         made_with=made_with,
     )
     return certificate, trained
+
+
+def reading_of(trained: Trained, sample: Dataset) -> Reading | None:
+    """How a listed learner reads floats, to compare rows by that; bytes need no reading."""
+    from cushion.certificates.picks.configurations import BoundMachine
+
+    bound = trained.bound
+    if not isinstance(bound, BoundMachine) or bound.x is not sample.x:
+        return None
+    return bound.as_read if sample.x.dtype == np.float32 else None
 
 
 def certify_fit(
