@@ -67,7 +67,7 @@ def test_held_out_and_unlabelled_rows_too(tmp_path: Path) -> None:
     f = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        certificate = cushion.certify(f, first, unlabelled=fresh, minutes=0.01)
+        certificate = cushion.certify(f, first, unlabelled=fresh, kind="occam", minutes=0.01)
     said = sample_assumptions(certificate.claim)
     assert any("the unlabelled rows were chosen by split=400" in text for text in said)
     assert not any("computes what f computes" in text for text in said)
@@ -90,7 +90,9 @@ def test_a_net_whose_program_cannot_be_read_is_an_assumption() -> None:
     first, fresh = samples.split(ALL, 500, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        certificate = cushion.certify(space["Net"](), first, unlabelled=fresh, minutes=0.01)
+        certificate = cushion.certify(
+            space["Net"](), first, unlabelled=fresh, kind="occam", minutes=0.01
+        )
     assert certificate.claim.transfer.program is None
     said = sample_assumptions(certificate.claim)
     assert any("its numbers have a fingerprint, its program has none" in text for text in said)

@@ -81,7 +81,7 @@ def test_floats_that_only_the_net_cannot_tell_apart_are_refused() -> None:
     g = IntegerNet((1, 1, 4), Floats(6, (3,), (-32,)), (Dense(WEIGHTS, None, 0, 0),))
     blank = linear(whole(np.zeros((2, 4))), whole(np.zeros((2, 4))))
     posterior = Posterior(dataclasses.replace(blank.skeleton, input=g.input), blank.factors)
-    held = Dataset("held", np.nextafter(x[:300], np.float32(-9)), y[:300], 2)
+    held = Dataset("held", np.float32(0.01) + x[:300], y[:300], 2)
     data = Dataset("floats", x, y, 2)
     with pytest.raises(BadInput, match="as the net reads them"):
         certify_net(g, data, DELTA, holdout=held)
@@ -102,7 +102,7 @@ def test_a_search_is_not_made_in_vain() -> None:
     ]
     torch.manual_seed(0)
     for given in more:
-        with pytest.raises(BadInput, match=r"300 of the 300 .* as the net reads them"):
+        with pytest.raises(BadInput, match="300 of the 300 are rows of the sample itself"):
             cushion.certify(
                 given.pop("model", None),
                 Dataset("floats", x, y, 2),

@@ -12,7 +12,9 @@ import torch
 from tests.command_line import ask
 from torch import nn
 
+from cushion.certificates.holdout.certificate import read_rows
 from cushion.data import load_pair
+from cushion.errors import BadInput
 
 FACTORY = (
     "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
@@ -159,7 +161,10 @@ def refusals(nets: Path) -> list[tuple[list[str], str]]:
         (["certify", *net, "--data", "digits", *kind, "--minutes", "1"], "--minutes does not"),
         (["certify", *net, "--data", "digits", *kind, "--unlabelled", "x"], "--unlabelled does"),
         (["certify", "--data", "digits", "-o", "g.cushion", "--top-k", "2"], "--top-k belongs to"),
-        (["certify", "--data", "digits", "-o", "g.cushion", "--holdout", "h"], "--holdout belongs"),
+        (["certify", "--data", "digits", "-o", "g.cushion", "--holdout", "h"], "give --net"),
+        (["certify", *net, "--data", "digits", *kind, "--looked", "10"], "Nth part of δ"),
+        (["certify", *net, "--data", "digits", *kind, "--recipe", "3"], "--recipe does not"),
+        (["certify", *net, "--data", "digits", *kind, "--mirror"], "--mirror does not"),
         (["certify", "-o", "g.cushion"], "--data is missing"),
         (["certify", *net, "--data", "digits", *kind, "--top-k", "10"], "--top-k 10 of 10 classes"),
         (["certify", *net, "--data", "digits", *kind, "--selective", "2"], "--selective 2 must"),
@@ -171,7 +176,7 @@ def refusals(nets: Path) -> list[tuple[list[str], str]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(14))
+@pytest.mark.parametrize("at", range(17))
 def test_bad_input_gets_one_sentence(capsys: Capture, nets: Path, place: Path, at: int) -> None:
     argv, said = refusals(nets)[at]
     code, out, err = ask(capsys, *argv)
@@ -195,3 +200,150 @@ def test_held_out_rows_of_their_own_need_no_sample(
     assert ask(capsys, *argv, "-o", "b.cushion", "--looks", "H.looks")[0] == 0
     check = ["verify", "b.cushion", *own(nets), "--holdout", "h.npz", "--looks", "H.looks"]
     assert ask(capsys, *check)[0] == 0
+
+
+def test_verify_opens_a_ledger_for_its_looks_alone(
+    capsys: Capture, nets: Path, place: Path
+) -> None:
+    made = ["certify", "--data", "digits", "--kind", "occam", "--method", "subspace"]
+    assert ask(capsys, *made, "--steps", "1", "-o", "g.cushion")[0] == 0
+    assert ask(capsys, "holdout", "open", "digits", "-o", "H.looks")[0] == 0
+    check = ["verify", "g.cushion", "--data", "digits"]
+    code, out, err = ask(capsys, *check, "--looks", "H.looks")
+    assert (code, out) == (2, "")
+    assert err == ("cushion: g.cushion is not a look at rows under a ledger; leave --looks out\n")
+    code, out, err = ask(capsys, *check, "--json", "-")
+    assert code == 0
+    assert "going on without them" in err
+    assert json.loads(out)["holdout"] is None
+
+
+def test_nothing_is_written_over_a_ledger(capsys: Capture, nets: Path, place: Path) -> None:
+    """-o or --json may not be the ledger that is read, nor any other, wherever it was moved."""
+    assert ask(capsys, "holdout", "open", "digits", "-o", "H.looks")[0] == 0
+    assert ask(capsys, *certify(nets, "--looks", "H.looks"))[0] == 0
+    Path("copy.looks").write_bytes(Path("H.looks").read_bytes())
+    Path("link.looks").symlink_to("H.looks")
+    before = {path: path.read_bytes() for path in (Path("H.looks"), Path("copy.looks"))}
+    net, looks = own(nets), ["--looks", "H.looks"]
+    look = ["certify", *net, "--data", "digits", "--kind", "holdout", *looks, "--top-k", "2"]
+    first = ["certify", *net, "--data", "digits"]
+    for argv, said in (
+        ([*look, "-o", "H.looks"], "-o is the ledger of looks, H.looks"),
+        ([*look, "-o", "link.looks"], "-o is the ledger of looks, H.looks"),
+        ([*look, "-o", "copy.looks"], "copy.looks exists and is a ledger of looks"),
+        ([*look, "-o", "g.cushion", "--json", "H.looks"], "H.looks exists and is a ledger"),
+        ([*first, "-o", "H.looks"], "H.looks exists and is a ledger of looks"),
+        ([*first, "--kind", "picks", "-o", "link.looks"], "link.looks exists and is a ledger"),
+        (["verify", "f.cushion", *net, "--data", "digits", *looks, "--json", "H.looks"], "kept"),
+        (["inspect", "f.cushion", "--json", "H.looks"], "is a ledger of looks, which is kept"),
+        (["measure", *net[1:], "--data", "digits", "--only", "margins", "--json", "H.looks"], "ke"),
+        (["compress", *net[1:], "--data", "digits", "--method", "magnitude", "-o", "H.looks"], ""),
+        (["holdout", "status", "H.looks", "--json", "H.looks"], "H.looks exists and is a ledger"),
+        (["holdout", "close", "H.looks", "--json", "H.looks"], "H.looks exists and is a ledger"),
+        (["holdout", "open", "digits", "-o", "H.looks"], "H.looks exists and is a ledger"),
+        (["holdout", "open", "digits", "-o", "copy.looks"], "copy.looks exists and is a ledger"),
+    ):
+        code, out, err = ask(capsys, *argv)
+        assert (code, out) == (2, ""), argv
+        assert said in err.splitlines()[-1], err
+        assert "ledger" in err.splitlines()[-1], err
+        assert {path: path.read_bytes() for path in before} == before
+    held = place / "h.npz"
+    np.savez(held, x=np.zeros((3, 64), np.uint8), y=np.arange(3))
+    content = held.read_bytes()
+    argv = ["certify", *net, "--kind", "holdout", "--holdout", "h.npz", "-o", "h.npz"]
+    assert ask(capsys, *argv)[2] == "cushion: -o is the held-out rows, h.npz; give another name\n"
+    assert held.read_bytes() == content
+
+
+def test_after_close_no_certificate_says_first_use(
+    capsys: Capture, nets: Path, place: Path
+) -> None:
+    assert ask(capsys, "holdout", "open", "digits", "-o", "H.looks")[0] == 0
+    assert ask(capsys, "holdout", "close", "H.looks")[0] == 0
+    code, out, err = ask(capsys, *certify(nets))
+    assert (code, out) == (2, "")
+    assert "H.looks, which is closed, so that this is their first use would be false" in err
+    ladder = ["certify", *own(nets), "--data", "digits", "-o", "g.cushion"]
+    code, out, err = ask(capsys, *ladder)
+    assert code == 0
+    assert "going on without a hold-out line" in err
+    assert "best for you: picks" in out
+    made = ["certify", *own(nets), "--data", "digits", "--kind", "occam", "--method", "subspace"]
+    code, out, err = ask(capsys, *made, "--steps", "1", "-o", "o.cushion", "--json", "-")
+    assert code == 0
+    assert (json.loads(out)["holdout"], json.loads(out)["net"]["holdout"]) == (None, None)
+    assert err.count("going on without a hold-out line") == 1
+
+
+def test_a_ledger_that_was_moved_goes_on(capsys: Capture, nets: Path, place: Path) -> None:
+    assert ask(capsys, "holdout", "open", "digits", "-o", "H.looks")[0] == 0
+    assert ask(capsys, *certify(nets, "--looks", "H.looks", steps=4))[0] == 0
+    Path("away").mkdir()
+    Path("H.looks").rename("away/moved.looks")
+    moved = ["--looks", "away/moved.looks"]
+    check = ["verify", "f.cushion", *own(nets, 4), "--data", "digits"]
+    assert ask(capsys, *check, *moved)[0] == 0
+    code, out, err = ask(capsys, *certify(nets, *moved))
+    assert (code, err) == (0, "")
+    assert "This is look 2" in out
+    code, _, err = ask(capsys, *certify(nets))
+    assert (code, "moved.looks" in err) == (2, True)  # where it is known now
+    code, out, _ = ask(capsys, "holdout", "status", *moved[1:])
+    assert "2 looks" in out
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["kept", "moved"])
+@pytest.mark.parametrize("wrong", ["none.looks", "other.looks", "older.looks", "odd.looks"])
+def test_a_wrong_ledger_is_told_which_is_right(
+    capsys: Capture, nets: Path, place: Path, wrong: str, there: bool
+) -> None:
+    _, test = load_pair("digits")
+    assert test is not None
+    np.savez("h.npz", x=test.x[:, :, ::-1], y=test.y)
+    assert ask(capsys, "holdout", "open", "digits", "-o", "H.looks")[0] == 0
+    assert ask(capsys, "holdout", "open", "h.npz", "-o", "other.looks")[0] == 0
+    Path("odd.looks").write_text('[]\n{"chain": 1}\n')
+    Path("older.looks").write_bytes(Path("H.looks").read_bytes())
+    assert ask(capsys, *certify(nets, "--looks", "H.looks"))[0] == 0
+    if not there:
+        Path("H.looks").rename("moved.looks")
+    before = {path: path.read_bytes() for path in Path().glob("*.looks")}
+    again = certify(nets, "--looks", wrong, "--top-k", "2")
+    check = ["verify", "f.cushion", *own(nets), "--data", "digits", "--looks", wrong]
+    for argv in (again, check) if wrong == "other.looks" else (again,):
+        code, out, err = ask(capsys, *argv)
+        assert (code, out) == (2, "")
+        said = err.splitlines()[-1]
+        assert "digits test has rows that are under the ledger of looks" in said, err
+        assert f"H.looks, and {place / wrong} is not that one; give that one" in said, err
+        assert said.endswith("as --looks")
+        assert ("or where it was moved" in said) is not there
+    assert {path: path.read_bytes() for path in Path().glob("*.looks")} == before
+
+
+def test_how_held_out_labels_do_not_fit_a_sample_is_not_told(
+    capsys: Capture, nets: Path, place: Path
+) -> None:
+    sample, test = load_pair("digits")
+    assert test is not None
+    names = np.array([f"class {label}" for label in test.y])
+    np.savez("h.npz", x=test.x, y=names)
+    few = sample.y < 9  # one label is missing
+    np.savez("s.npz", x=sample.x[few], y=np.array([f"class {y}" for y in sample.y[few]]))
+    assert ask(capsys, "holdout", "open", "h.npz", "-o", "H.looks")[0] == 0
+    argv = ["certify", *own(nets), "--kind", "holdout", "--holdout", "h.npz", "-o", "f.cushion"]
+    looks = ["--looks", "H.looks"]
+    before = Path("H.looks").read_bytes()
+    code, out, err = ask(capsys, *argv, "--data", "s.npz", *looks)
+    assert (code, out) == (2, "")
+    assert "the held-out examples do not fit the sample" in err
+    assert "class 9" not in err
+    assert Path("H.looks").read_bytes() == before
+    code, _, err = ask(capsys, *argv, "--data", "s.npz", "--holdout", "nothing.npz", *looks)
+    assert (code, "nothing.npz" in err) == (2, True)
+    assert ask(capsys, *argv, *looks)[0] == 0
+    pair = {"train": (sample.x[few], sample.y[few]), "test": (test.x, test.y)}
+    with pytest.raises(BadInput, match="how must not be told"):
+        read_rows({**pair, "test": (test.x, [f"class {y}" for y in test.y])}, None, "H.looks")

@@ -142,7 +142,12 @@ def test_floats_are_compared_as_the_net_reads_them() -> None:
     def read(rows: np.ndarray) -> np.ndarray:
         return np.floor(rows * 8)
 
-    nudged = np.nextafter(x[:200], np.float32(9))
+    close = np.nextafter(x[:200], np.float32(9))
+    zeros = np.where(x[:200] < 0, np.float32(-0.0), np.float32(0)) + x[:200] * 0
+    for fault in (freshness_fault, judge):
+        assert "200 are" in fault(close, x), "whatever reads them"
+        assert fault(-np.abs(zeros), np.r_[np.abs(zeros), x]) != ""
+    nudged = np.floor(x[:200] * 8) / 8 + np.float32(0.06)
     assert freshness_fault(nudged, x) == ""
     for fault in (freshness_fault, judge):
         assert "200 are" in fault(nudged, x, read)
@@ -155,7 +160,7 @@ def test_the_sample_in_another_order_is_not_fresh_where_a_reading_merges_rows() 
     def read(rows: np.ndarray) -> np.ndarray:
         return np.floor(rows * 2)
 
-    nudged = np.nextafter(x[::-1], np.float32(9))
+    nudged = np.floor(x[::-1] * 2) / 2 + np.float32(0.13)
     for fault in (freshness_fault, judge):
         assert "400 of the 400 are" in fault(nudged, x, read)
         assert fault(nudged[:300], x, read) == "", "so coarse a reading tells nothing more"

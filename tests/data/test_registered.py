@@ -9,7 +9,7 @@ import pytest
 from tests.holdout_cases import rows
 
 from cushion.data import Dataset, as_dataset, load_pair, registered
-from cushion.data.inputs import as_holdout, as_inputs
+from cushion.data.inputs import Inputs, as_holdout, as_inputs
 from cushion.errors import BadInput, Remark
 
 HELD, SAMPLE = rows(40), rows(60, name="sample", first=1)
@@ -58,7 +58,7 @@ def test_rows_of_a_ledger_are_refused_wherever_they_come_in(part: Dataset) -> No
 @pytest.mark.usefixtures("ledger")
 def test_inputs_without_labels_are_refused_too(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=HELD.x)
-    for source in (HELD.x, str(tmp_path / "x.npz")):
+    for source in (HELD.x, str(tmp_path / "x.npz"), Inputs("h", HELD.x), Inputs("h", HELD.x[:1])):
         with pytest.raises(BadInput, match="under the ledger of looks"):
             as_inputs(source)
 

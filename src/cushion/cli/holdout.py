@@ -6,7 +6,9 @@ import argparse
 from decimal import Decimal
 from typing import Any
 
+from cushion.certificates.features import BackboneOptions
 from cushion.certificates.holdout.options import HoldoutOptions
+from cushion.certificates.picks.options import PicksOptions
 from cushion.certificates.search.options import SearchOptions
 from cushion.cli import options
 from cushion.cli.flags import from_flags, given
@@ -65,9 +67,20 @@ def run_open(args: argparse.Namespace) -> None:
         {"file": args.out, "data": ledger.data, "m": ledger.m, "delta": float_up(str(delta))},
         f"{args.out} is the ledger of {shown}, δ = {delta}; other verbs do not read them any more.",
         "Assumed: nobody has looked at them yet, and nobody does so elsewhere.",
+        *_looked_before(ledger.data_fingerprint),
         f"Make a look with: cushion certify --kind holdout --net NET {flag} {args.data} "
         f"--looks {args.out} -o f.cushion",
     )
+
+
+def _looked_before(fingerprint: str) -> list[str]:
+    """What speaks against a first use of these rows."""
+    from cushion.data.registered import first_uses
+
+    if not (uses := len(first_uses(fingerprint))):
+        return []
+    made = "A certificate of their first use was" if uses == 1 else f"{uses} such certificates were"
+    return [f"{made} made here: the ledger holds only for someone who has not seen them."]
 
 
 def run_status(args: argparse.Namespace) -> None:
@@ -111,7 +124,8 @@ def run_close(args: argparse.Namespace) -> None:
         held.close()
         ledger = held.ledger
     said = f"{args.file} is closed after {counted(ledger.next_number - 1, 'look')}"
-    answer(args, {"file": args.file, "closed": True}, f"{said}; its rows can be read again.")
+    rest = "its rows can be read again, but never again for a first use"
+    answer(args, {"file": args.file, "closed": True}, f"{said}; {rest}.")
 
 
 # ---- certify --kind holdout
@@ -123,6 +137,8 @@ def check_flags(args: argparse.Namespace, *, climbs: bool) -> None:
     """
     named = args.holdout and not (climbs and args.net)
     own = [*given(HoldoutOptions, args), *(["holdout"] if named else ())]
+    if args.kind is None and args.net is None and args.holdout:
+        raise BadInput("--holdout counts the errors of a net of yours; give --net, or leave it out")
     if args.kind != "holdout":
         for name in own:
             raise BadInput(f"`{name}` belongs to --kind holdout; give that too, or leave it out")
@@ -131,8 +147,15 @@ def check_flags(args: argparse.Namespace, *, climbs: bool) -> None:
         return
     others = {
         *given(SearchOptions, args),
+        *given(PicksOptions, args),
+        *given(BackboneOptions, args),
         *(name for name in ("unlabelled", "fit") if getattr(args, name)),
     }
+    if "looks" in given(PicksOptions, args):
+        raise BadInput(
+            "--looked belongs to --kind picks; for N nets that were all fixed before any of them "
+            "was looked at give each the Nth part of δ (--delta), else keep a ledger (--looks)"
+        )
     for name in sorted(others - {"delta"}):
         raise BadInput(f"`{name}` does not belong to --kind holdout; leave it out")
     if args.net is None:
@@ -146,21 +169,13 @@ def check_flags(args: argparse.Namespace, *, climbs: bool) -> None:
 def certify(args: argparse.Namespace) -> int:
     """The certificate of NET itself; 1 where a look finds it no better than the best so far."""
     from cushion.certificates.certify import certify as certify_own
-    from cushion.certificates.holdout.certificate import NoBetter
+    from cushion.certificates.holdout.certificate import NoBetter, read_rows
     from cushion.certificates.holdout.words import count_sentence, other_sentences, statement
-    from cushion.data import load_pair
-    from cushion.data.registered import reading_through
 
     chosen = from_flags(HoldoutOptions, args)
     check_writable(args.out)
     options.check_net_flags(args)
-    sample, rows = None, args.holdout
-    if args.data is not None:
-        with reading_through(chosen.looks):
-            sample, own = load_pair(args.data)
-        rows = args.holdout or own
-        if rows is None:
-            raise BadInput(f"{args.data} has no held-out part to count on; give --holdout")
+    sample, rows = read_rows(args.data, args.holdout, chosen.looks)
     loaded = options.load_named_net(args, sample)
     how = {**vars(chosen), "batch": args.batch, "delta": args.delta or SearchOptions().delta}
     try:

@@ -19,6 +19,7 @@ from cushion.compressors.records import CurvePoint, Occam, Tried
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.subject import Subject
+from cushion.data.registered import unless_looked_at
 from cushion.errors import BadInput, Malformed, Unsupported
 from cushion.measures.margins import margin_loss
 from cushion.numerics import float_up
@@ -179,7 +180,8 @@ def certificate_of(found: Found, delta: Decimal) -> tuple[Certificate | None, st
         stored = net.stored
         exact = to_integer_net(net.network, stored.layers, stored.biases, stored.seed, sample)
         made_with = dict(net.notes)
-        return certify_net(exact, sample, delta, holdout=found.holdout, made_with=made_with), ""
+        line = unless_looked_at(found.holdout)
+        return certify_net(exact, sample, delta, holdout=line, made_with=made_with), ""
     except (Unsupported, Malformed, BadInput) as problem:
         return None, str(problem)
 

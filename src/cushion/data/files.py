@@ -26,6 +26,8 @@ _KINDS = {
 }
 # .NAME.HOST-PROCESS-THREAD.partial
 _PARTIAL = re.compile(r"\..+\.([0-9a-f]{12})-([0-9]{1,10})-[0-9]+\.partial")
+# Which bytes every ledger of looks begins with (FORMAT.md, section 9.4).
+_LEDGER = re.compile(rb'\{"chain":"[0-9a-f]{64}","classes":')
 _WRITING: set[Path] = set()  # by threads of this process
 
 
@@ -59,7 +61,20 @@ def check_writable(path: str | Path) -> Path:
         raise BadInput(f"{target.parent} is not a folder; {how}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise BadInput(f"{path} cannot be written (no permission); choose another place")
+    if _is_ledger(target):
+        raise BadInput(f"{path} exists and is a ledger of looks, which is kept; give another name")
     return target
+
+
+def _is_ledger(path: Path) -> bool:
+    """Whether a file is a ledger of looks: written over, nobody would know what was told."""
+    if not path.is_file():
+        return False
+    try:
+        with open(path, "rb") as file:
+            return _LEDGER.match(file.read(100)) is not None
+    except OSError:
+        return False
 
 
 def write_whole(path: str | Path, content: bytes | str) -> Path:

@@ -23,25 +23,27 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | No
     """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
 
     They are compared byte for byte; bytes also without their lowest 1, 2 and 4 bits, so that
-    changing those hides no row; and as a net reads them (`read`: its quantiser), where there is
-    one. In each reading alone, rows that are in the sample are allowed only where the sample
-    repeats rows as independent draws from few possible rows do: Good and Turing's estimate says
-    which share of fresh draws meets m earlier ones, 1 - (rows that occur once) / m, and `is_chance`
-    allows for what chance adds. If the sample repeats rows as copies do (`looks_copied`), one row
-    of it is too many, and byte for byte also if it repeats none. At most half of the rows may be
-    the sample's, unless the reading itself merges more than an eighth of the sample's different
-    rows; even then they are not the sample's in any order, if at least 10 differ (with fewer,
-    chance gives the same counts too). FORMAT.md, section 6, has the rule in full.
+    changing those hides no row, and floats to half of their bits; and as a net reads them (`read`:
+    its quantiser), where there is one. In each reading alone, rows that are in the sample are
+    allowed only where the sample repeats rows as independent draws from few possible rows do: Good
+    and Turing's estimate says which share of fresh draws meets m earlier ones, 1 - (rows that occur
+    once) / m, and `is_chance` allows for what chance adds. If the sample repeats rows as copies do
+    (`looks_copied`), one row of it is too many, and byte for byte also if it repeats none. At most
+    half of the rows may be the sample's, unless the reading itself merges more than an eighth of
+    the sample's different rows; even then they are not the sample's in any order, if at least 10
+    differ (with fewer, chance gives the same counts too). FORMAT.md, section 6, has it in full.
 
     Independent draws beside a sample that repeats rows are refused with probability of about
     10^-3 at most in each reading, unless they meet more than half of it. Copies of few rows of a
     sample can pass: no rule tells them from chance.
     """
-    if rows.dtype != sample.dtype:
-        return ""
+    if rows.dtype != sample.dtype or math.prod(rows.shape[1:]) != math.prod(sample.shape[1:]):
+        return "they are not of the kind that the examples are"
     readings: list[tuple[str, Reading]] = [("", lambda x: x)]
     if rows.dtype == np.uint8:
         readings += [(" but for their lowest bits", _without(bits)) for bits in _LOWEST]
+    if rows.dtype == np.float32:
+        readings.append((" but for their last digits", _rounded))
     if read is not None:
         readings.append((" as the net reads them", read))
     given, known = (hashes_as_read(x, [read for _, read in readings]) for x in (rows, sample))
@@ -50,6 +52,13 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | No
         if shared := _too_many(theirs, ours, different, exact=not how):
             return f"{shared} of the {len(rows)} are rows of the sample itself{how}"
     return ""
+
+
+def _rounded(x: NDArray[Any]) -> NDArray[Any]:
+    """float32 to the nearest with half of its bits; -0 is 0."""
+    bits = (np.ascontiguousarray(x, "<f4") + np.float32(0)).view("<u4")
+    found: NDArray[Any] = (bits + np.uint32(2**15)) >> np.uint32(16)
+    return found
 
 
 def _without(bits: int) -> Reading:

@@ -13,7 +13,7 @@ from cushion.data import loaders, sources, tables
 from cushion.data.dataset import Dataset
 from cushion.data.kinds import Examples, is_a, split_labels
 from cushion.data.labels import Labels, read_like
-from cushion.data.registered import check_free, withheld
+from cushion.data.registered import Withheld, check_free, is_reading_through, withheld
 from cushion.data.values import as_inputs_array
 from cushion.errors import BadInput, remark
 
@@ -66,11 +66,13 @@ def load_pair(data: AnyData) -> tuple[Dataset, Dataset | None]:
     """The sample and the held-out part (None if there is none) of a name, a folder or a file, with
     the steps behind it; of a dict of sets, those called train and test; of anything else as
     `as_dataset` takes it, no held-out part. A held-out part under a ledger of looks is left out,
-    and that is said.
+    and that is said; refused where it was to be read through another ledger.
     """
     sample, held_out = _load_pair(data)
     check_free(sample.x, sample.name)
     if held_out is not None and (said := withheld(held_out.x, held_out.name)):
+        if is_reading_through():
+            raise Withheld(said)
         remark(f"{said}; going on without them")
         return sample, None
     return sample, held_out

@@ -51,6 +51,7 @@ def as_inputs(source: Inputs | AnyData) -> Inputs:
     `mnist,split=test`.
     """
     if isinstance(source, Inputs):
+        check_free(source.x, source.name)
         return source
     if isinstance(source, (str, PathLike)):
         part = _load(str(source))
@@ -118,3 +119,24 @@ def check_holdout(holdout: Dataset | None, sample: Dataset, read: Reading | None
     if holdout is not None and (fault := freshness_fault(holdout.x, sample.x, read)):
         said = f"the held-out examples ({holdout.name}) are not held out: {fault}"
         raise BadInput(f"{said}; hold out others, or none")
+
+
+def as_fresh(unlabelled: Inputs | AnyData, sample: Dataset, read: Reading | None) -> Inputs:
+    """The inputs, or BadInput unless they are of the sample's kind and have no rows from it."""
+    inputs = as_inputs(unlabelled)
+    if inputs.x.dtype != sample.x.dtype or inputs.x.shape[1:] != sample.x.shape[1:]:
+        raise BadInput(
+            f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but "
+            f"the sample's are {sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
+        )
+    check_fresh(inputs, sample, read)
+    return inputs
+
+
+def check_fresh(inputs: Inputs, sample: Dataset, read: Reading | None) -> None:
+    """BadInput if some of the inputs are the sample's own, also as a net reads them."""
+    if fault := freshness_fault(inputs.x, sample.x, read):
+        raise BadInput(
+            f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were "
+            "used for nothing else, such as those of a set's held-out part (NAME,split=test)"
+        )

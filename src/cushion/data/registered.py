@@ -7,6 +7,7 @@ not known here: that nobody looks at them there is an assumption of every certif
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.data.dataset import Dataset
-from cushion.data.files import write_whole
+from cushion.data.files import check_regular, write_whole
 from cushion.data.rows import count_among, row_hashes
 from cushion.data.store import root
-from cushion.errors import BadInput
+from cushion.errors import BadInput, CushionError, remark
 
 _THROUGH: ContextVar[Path | None] = ContextVar("through", default=None)
 _FIELDS = {"ledger": str, "name": str, "chain": str, "closed": bool}
+
+
+class Withheld(BadInput):
+    """Rows that are read only through a ledger of looks."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,12 @@ class Registered:
     name: str
     chain: str
     closed: bool
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the ledger is the file at this resolved path; it may have been moved there."""
+        if path == self.ledger:
+            return True
+        return not self.ledger.exists() and self.chain in _chains(path)
 
     def rows(self) -> NDArray[np.uint64]:
         """Sorted hashes of the inputs, without their labels."""
@@ -88,9 +99,15 @@ def sharing(x: NDArray[Any], *, closed: bool = False) -> Registered | None:
 
 def withheld(x: NDArray[Any], name: str) -> str:
     """Why these rows may not be read here, as a sentence; empty if they may."""
-    entry = sharing(x)
-    if entry is None or entry.ledger == _THROUGH.get():
+    entry, through = sharing(x), _THROUGH.get()
+    if entry is None or (through is not None and entry.is_at(through)):
         return ""
+    if through is not None:
+        moved = "" if entry.ledger.exists() else ", or where it was moved,"
+        return (
+            f"{name} has rows that are under the ledger of looks {entry.ledger}, and {through} is "
+            f"not that one; give that one{moved} as `looks`"
+        )
     return (
         f"{name} has rows that are under the ledger of looks {entry.ledger} and are read only "
         f"through it: cushion certify --kind holdout --looks {entry.ledger}"
@@ -98,9 +115,70 @@ def withheld(x: NDArray[Any], name: str) -> str:
 
 
 def check_free(x: NDArray[Any], name: str) -> None:
-    """BadInput for rows that may be read through a ledger of looks only."""
+    """Withheld for rows that may be read through a ledger of looks only, and not through this."""
     if said := withheld(x, name):
-        raise BadInput(f"{said} (cushion holdout close sets them free)")
+        close = " (cushion holdout close sets them free, but not for a first use)"
+        free = "" if _THROUGH.get() is not None else close
+        raise Withheld(f"{said}{free}")
+
+
+def check_first_use(data: Dataset) -> None:
+    """BadInput for rows that had a ledger of looks: that nobody looked at them would be false."""
+    if said := _looked_at(data):
+        raise BadInput(f"{said}; hold out other rows")
+
+
+def note_first_use(data: Dataset, net: str) -> None:
+    """Remember a net, by its fingerprints, that was counted on these rows as their first use; if
+    another was, that is said.
+    """
+    known = first_uses(data.fingerprint)
+    if others := known - {net}:
+        nets = "another net was" if len(others) == 1 else f"{len(others)} other nets were"
+        remark(
+            f"{nets} counted on {data.name} before, as the first use of these rows; that is true "
+            "of one of them at most, so keep a ledger (cushion holdout open), or share δ among "
+            "nets that were all fixed before"
+        )
+    try:
+        _folder().mkdir(parents=True, exist_ok=True)
+        write_whole(_uses(data.fingerprint), "".join(f"{one}\n" for one in sorted({*known, net})))
+    except (OSError, CushionError):
+        pass  # what cannot be kept is not known later; the statement assumes it anyway
+
+
+def first_uses(fingerprint: str) -> set[str]:
+    """The nets that were counted on these rows as their first use, on this machine."""
+    try:
+        return set(_uses(fingerprint).read_text(encoding="utf-8").split())
+    except (OSError, ValueError):
+        return set()
+
+
+def _uses(fingerprint: str) -> Path:
+    return _folder() / f"{fingerprint}.uses"
+
+
+def unless_looked_at(holdout: Dataset | None) -> Dataset | None:
+    """The held-out rows, for a line that is true of their first use; None, and that is said, for
+    rows that had a ledger of looks.
+    """
+    if holdout is None or not (said := _looked_at(holdout)):
+        return holdout
+    remark(f"{said}; going on without a hold-out line")
+    return None
+
+
+def _looked_at(data: Dataset) -> str:
+    """Why these rows are not used first here, as a sentence; empty if they may be."""
+    entry = sharing(data.x, closed=True)
+    if entry is None:
+        return ""
+    how = "which is closed" if entry.closed else "which is open"
+    return (
+        f"{data.name} has rows that were looked at under the ledger of looks {entry.ledger}, "
+        f"{how}, so that this is their first use would be false"
+    )
 
 
 @contextmanager
@@ -111,6 +189,38 @@ def reading_through(ledger: str | Path | None) -> Iterator[None]:
         yield
     finally:
         _THROUGH.reset(before)
+
+
+def is_reading_through() -> bool:
+    """Whether rows of some ledger are wanted here, so that others in their place are no help."""
+    return _THROUGH.get() is not None
+
+
+def chained(before: str, obj: dict[str, Any]) -> tuple[bytes, str]:
+    """The line of an object behind the chain so far, and the chain behind it."""
+    chain = hashlib.sha256(before.encode() + b"\n" + canonical(obj)).hexdigest()
+    return canonical({**obj, "chain": chain}) + b"\n", chain
+
+
+def canonical(obj: Any) -> bytes:
+    """Canonical JSON (FORMAT.md, section 1)."""
+    return json.dumps(
+        obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode("utf-8")
+
+
+def _chains(path: Path) -> list[str]:
+    """The running hash behind each line of a ledger, computed again; none of another file."""
+    found, chain = [], ""
+    try:
+        for line in check_regular(path).read_bytes().splitlines():
+            obj = json.loads(line)
+            del obj["chain"]
+            chain = chained(chain, obj)[1]
+            found.append(chain)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, CushionError):
+        pass  # what is wrong with it is said where it is read
+    return found
 
 
 def _folder() -> Path:

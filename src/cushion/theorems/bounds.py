@@ -13,6 +13,7 @@ from torch import nn
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.doubts import doubts_about_error
 from cushion.data.inputs import as_holdout
+from cushion.data.registered import unless_looked_at
 from cushion.errors import BadInput, remark
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.norms.layers import squared_distance
@@ -103,7 +104,7 @@ def bounds(
     if isinstance(data, nn.Module | Network):
         raise BadInput("the net comes first and the data second: swap the two")
     sample = as_dataset(data)
-    held_out = as_holdout(holdout, sample)
+    held_out = unless_looked_at(as_holdout(holdout, sample))
     remark(*sample.doubts)
     model = behind(model, normalise, sample.shape)
     init = None if init is None else behind(init, normalise, sample.shape)

@@ -7,8 +7,9 @@ at what is left of δ after all that was told about them before (docs/holdout.md
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -31,7 +32,12 @@ from cushion.certificates.holdout.shares import Shares, share_delta
 from cushion.certificates.sample_assumptions import notes_on
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.inputs import as_holdout
-from cushion.data.registered import reading_through, register, registered
+from cushion.data.registered import (
+    Withheld,
+    check_first_use,
+    note_first_use,
+    reading_through,
+)
 from cushion.errors import BadInput, CushionError, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
@@ -41,6 +47,7 @@ from cushion.nets.program import program_fingerprint
 from cushion.numerics import counted
 from cushion.theorems.occam import parse_delta
 
+Found = TypeVar("Found")
 _HALVES = (torch.float16, torch.bfloat16)
 _FAILED = (
     "your net failed on the held-out rows, and how must not be told: look {k} of {path} counts as "
@@ -76,8 +83,7 @@ def certify_holdout(
     """
     if model is None:
         raise BadInput("`kind` = holdout is about a net of yours; give `model`")
-    with reading_through(options.looks):
-        sample, rows = _rows(data, holdout, fresh=options.looks is None)
+    sample, rows = read_rows(data, holdout, options.looks)
     net = placed(behind(model, normalise, rows.shape), device)
     half = isinstance(net, nn.Module) and any(p.dtype in _HALVES for p in net.parameters())
     tolerance = COARSE_TOLERANCE if half else RELATIVE_TOLERANCE
@@ -89,8 +95,7 @@ def certify_holdout(
             return _first_use(net, rows, request, parse_delta(delta or "0.05"), notes)
         with holding(options.looks) as held:
             _check_rows(held.ledger, rows, delta)
-            if registered(rows.fingerprint) is None:  # the ledger was begun on another machine
-                register(rows, held.ledger.path, held.ledger.chains[-1], beside=sample)
+            held.take_up(rows, beside=sample)
             past = held.ledger.repeated(request)
             if past is None:
                 if sample is not None:  # whatever can be said without a look
@@ -99,30 +104,51 @@ def certify_holdout(
             return _of_look(held.ledger, past, notes)
 
 
-def _rows(
-    data: AnyData | None, holdout: AnyData | None, *, fresh: bool
+def read_rows(
+    data: AnyData | None, holdout: AnyData | None, looks: str | None
 ) -> tuple[Dataset | None, Dataset]:
-    """The sample, where there is one, and the held-out rows; fresh: look for rows of the sample.
+    """The sample, where there is one, and the held-out rows, which without `looks` are used first.
 
-    Rows of a ledger were looked at so when it was opened: what they share with any sample that
-    someone gives would be an answer.
+    Rows of a ledger were compared with their sample when it was opened: what they share with any
+    sample that someone gives would be an answer, and so would be how they do not fit it.
     """
     sample = None
-    if holdout is None:
-        if data is None:
-            raise BadInput("there are no examples; give `holdout`, or `data` with a held-out part")
-        sample, holdout = load_pair(data)
+    with reading_through(looks):
         if holdout is None:
-            raise BadInput(
-                f"{sample.name} has no held-out part that may be read; say which rows are held out "
-                "with `holdout`"
-            )
-    elif data is not None:
-        sample = as_dataset(data)
-    rows = as_dataset(holdout, like=sample)
-    if fresh and sample is not None:
-        as_holdout(rows, sample)
+            if data is None:
+                said = "there are no examples; give `holdout`, or `data` with a held-out part"
+                raise BadInput(said)
+            sample, holdout = _fitting(lambda: load_pair(data), data, looks)
+            if holdout is None:
+                raise BadInput(
+                    f"{sample.name} has no held-out part that may be read; say which rows are held "
+                    "out with `holdout`"
+                )
+        elif data is not None:
+            sample = as_dataset(data)
+        rows = _fitting(lambda: as_dataset(holdout, like=sample), holdout, looks)
+    if looks is None:
+        check_first_use(rows)
+        if sample is not None:
+            as_holdout(rows, sample)
     return sample, rows
+
+
+def _fitting(read: Callable[[], Found], source: AnyData, looks: str | None) -> Found:
+    """What `read` gives; if rows of a ledger do not fit their sample, that is said and no more."""
+    try:
+        return read()
+    except Withheld:
+        raise
+    except CushionError:
+        if looks is None:
+            raise
+        as_dataset(source)  # what is wrong with it by itself
+    raise BadInput(
+        "the held-out examples do not fit the sample (labels, columns or shapes), and how must not "
+        f"be told; give the sample that they were held out of when {looks} was opened, or "
+        "`holdout` alone"
+    )
 
 
 def _check_rows(ledger: Ledger, rows: Dataset, delta: str | None) -> None:
@@ -153,6 +179,7 @@ def _first_use(
     shares = _shares(request, rows.classes, delta)
     lines, selective = exact_lines(found, asked, rows.classes, shares)
     errors = int(found.missed().sum())
+    note_first_use(rows, f"{request.net_fingerprint}-{request.program or ''}")
     claim = HoldoutClaim(
         data=rows.name,
         data_fingerprint=rows.fingerprint,

@@ -8,7 +8,6 @@ killed in between has no answer, and counts as failed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,6 +19,7 @@ from cushion.certificates.holdout import grid
 from cushion.certificates.holdout.ledger_lines import check_answer, check_opening, check_request
 from cushion.certificates.holdout.lines import Asked, Told, bound_of
 from cushion.data.files import check_regular
+from cushion.data.registered import canonical, chained
 from cushion.errors import BadInput, Malformed
 
 MOST_BYTES = 2**24
@@ -116,7 +116,7 @@ def parse_ledger(path: Path, content: bytes) -> Ledger:
     for number, line in enumerate(whole[:-1].split(b"\n"), 1):
         try:
             obj = json.loads(line.decode("utf-8"))
-            if not isinstance(obj, dict) or _canonical(obj) != line:
+            if not isinstance(obj, dict) or canonical(obj) != line:
                 raise Malformed("it is not canonical JSON")
             stated = obj.pop("chain", None)
             _, chain = chained(chain, obj)
@@ -158,15 +158,3 @@ def _answered(ledger: Ledger, obj: dict[str, Any]) -> Ledger:
     told = check_answer(obj, look.number, ledger.m, ledger.classes, request.asked, ledger.best)
     past = Past(look, request, obj["said"], told, obj["bits"])
     return replace(ledger, past=(*ledger.past, past), waiting=None)
-
-
-def chained(before: str, obj: dict[str, Any]) -> tuple[bytes, str]:
-    """The line of an object behind the chain so far, and the chain behind it."""
-    chain = hashlib.sha256(before.encode() + b"\n" + _canonical(obj)).hexdigest()
-    return _canonical({**obj, "chain": chain}) + b"\n", chain
-
-
-def _canonical(obj: Any) -> bytes:
-    return json.dumps(
-        obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8")

@@ -22,7 +22,6 @@ from cushion.certificates.holdout.ledger import (
     Ledger,
     Past,
     Request,
-    chained,
     parse_ledger,
     read_ledger,
     with_line,
@@ -31,6 +30,7 @@ from cushion.certificates.holdout.lines import Told
 from cushion.data import registered
 from cushion.data.dataset import Dataset
 from cushion.data.files import check_regular, check_writable, sync
+from cushion.data.registered import chained
 from cushion.errors import BadInput
 
 
@@ -105,6 +105,18 @@ class Holding:
             self.answer(None, "failed")
         if not self.ledger.closed:
             self._append({"closed": True})
+
+    def take_up(self, rows: Dataset, beside: Dataset | None) -> None:
+        """Keep the ledger's rows from everything else, where it was begun on another machine."""
+        if registered.registered(self.ledger.data_fingerprint) is not None:
+            return
+        if (known := registered.sharing(rows.x, closed=True)) is not None:
+            raise BadInput(
+                f"{self.ledger.path}: rows of {rows.name} have another ledger of looks here, "
+                f"{known.ledger}; go on with that one, or hold out fresh rows"
+            )
+        registered.register(rows, self.ledger.path, self.ledger.chains[-1], beside=beside)
+        self._remember()
 
     def _append(self, obj: dict[str, Any]) -> None:
         line, chain = chained(self.ledger.chains[-1], obj)
