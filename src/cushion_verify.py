@@ -365,9 +365,10 @@ class Given:
     @property
     def sample(self) -> tuple[Array, Integers]:
         """x and y, where they are there."""
-        assert self.x is not None
-        assert self.y is not None
-        return self.x, self.y
+        return np.asarray(self.x), np.asarray(self.y)
+
+
+_ROWS = ("u1", "f4", "i8")
 
 
 def usable(given: Given) -> Given:
@@ -379,6 +380,8 @@ def usable(given: Given) -> Given:
             raise BadInput(f"give both {x} and {y}, or neither")
         if rows is not None and not (rows.ndim and rows.size):
             raise BadInput(f"{x} must have a row for each example, and at least one")
+        if rows is not None and rows.dtype.names is None and rows.dtype.str[1:] not in _ROWS:
+            raise BadInput(f"{x} holds {rows.dtype}; examples are uint8, float32 or int64")
         if marks is not None:
             if marks.dtype.kind not in "iu" or marks.shape != (len(rows),) or marks.min() < 0:
                 raise BadInput(f"{y} must hold a class, from 0 on, for each of {len(rows)} rows")
@@ -432,11 +435,12 @@ def freshness_fault(rows: Array, sample: Array, reading: Reading | None = None) 
 
     reading: how the net of the message reads rows; what it cannot tell apart counts as equal.
     """
-    if rows.dtype != sample.dtype:
-        return ""
+    if rows.dtype != sample.dtype or math.prod(rows.shape[1:]) != math.prod(sample.shape[1:]):
+        return "they are not of the kind that the examples are"
     shifts = (1, 2, 4) if rows.dtype == np.uint8 else ()
     readings: list[Any] = [(lambda x: x, "")]
     readings += [(lambda x, s=s: x >> s, " but for their lowest bits") for s in shifts]
+    readings += [(rounded, " but for their last digits")] * (rows.dtype == np.float32)
     readings += [(reading, " as the net reads them")] * (reading is not None)
     different = 0
     for place, (read, how) in enumerate(readings):
@@ -453,6 +457,12 @@ def freshness_fault(rows: Array, sample: Array, reading: Reading | None = None) 
         ):
             return f"{shared} of the {len(rows)} are rows of the sample itself{how}"
     return ""
+
+
+def rounded(x: Array) -> Array:
+    """float32 with half of its bits, by which two numbers next to each other hardly differ."""
+    bits = (np.ascontiguousarray(x, "<f4") + np.float32(0)).view("<u4")  # -0 is 0
+    return np.asarray((bits + np.uint32(2**15)) >> np.uint32(16))
 
 
 def digests(x: Array, read: Reading = lambda rows: rows) -> list[bytes]:
@@ -648,6 +658,8 @@ def check(
     """
     given, kind = usable(given or Given()), read(path)
     verdict = Verdict(kind.claim, kind.subject())
+    if isinstance(kind, Holdout) and given.holdout_x is not None:  # the rows it is about
+        given = replace(given, x=given.holdout_x, y=given.holdout_y)
     with localcontext(UP):
         verdict.reason = kind.arithmetic_fault()
         if not verdict.reason:
@@ -1328,8 +1340,8 @@ def lines_fault(claim: Any, less: Share = "0.0") -> str:
 
 def scores_of(answers: Array, rows: int, what: str) -> tuple[Integers, Array]:
     """f's classes and the gaps between its two largest scores, in double precision."""
-    fits = answers.dtype.kind == "f" and answers.ndim == 2 and answers.shape[1] > 1
-    if not fits or len(answers) != rows or not np.isfinite(answers).all():
+    fits = answers.dtype.str[1:] in ("f2", "f4", "f8") and answers.ndim == 2
+    if not fits or answers.shape[1] < 2 or len(answers) != rows or not np.isfinite(answers).all():
         kind = "[rows, classes] of finite floats"
         raise BadInput(f"f's answers must be its scores for each of the {rows} {what}, {kind}")
     scores = answers.astype(np.float64)
@@ -1352,12 +1364,12 @@ def other_net_fault(stated: Any, given: Given) -> str:
 def replay_transfer(claim: Any, given: Given, verdict: Verdict, g: Reading, net: Any) -> str:
     """Why the inputs and f do not confirm the bound on f; empty if they do, or are not given.
 
-    g: its class on each row, -1 for a tie; net: what reads the rows, if it is one. Each score of f
+    g: its class on each row, -1 for a tie; net: what reads the rows. Each score of f
     may differ by a quarter of the tolerance on another machine, so a gap by half of it: the stated
     count lies between the counts that have all of those rows agree and all of them disagree.
     """
-    x, line, what = given.unlabelled, claim.transfer, "unlabelled inputs"
-    exact = claim.features is None
+    x, line, exact = given.unlabelled, claim.transfer, claim.features is None
+    what = "unlabelled inputs"
     if x is None and given.answers is None:
         return ""
     if line is None:
@@ -1365,9 +1377,9 @@ def replay_transfer(claim: Any, given: Given, verdict: Verdict, g: Reading, net:
     if x is None or given.answers is None:
         raise BadInput("to replay the bound on f give both its answers and the unlabelled inputs")
     read = seen(claim, x, given.unlabelled_features, what)
-    if fault := identity_fault(line, what, x) or (net and net.fault(read, None, what)):
+    if fault := identity_fault(line, what, x) or net.fault(read, None, what):
         return fault
-    if fault := freshness_fault(x, given.sample[0], net.quantised if net and exact else None):
+    if fault := freshness_fault(x, given.sample[0], net.quantised if exact else None):
         return f"the unlabelled inputs are not fresh: {fault}"
     if fault := other_net_fault(line, given):
         return fault
@@ -1912,10 +1924,8 @@ class Holdout(Kind):
         """Counted with half the tolerance: wherever f's scores differ by a quarter of it, the count
         is at most the one stated. How much less it is, is not said: it would be one more look.
         """
-        claim, what = self.claim, "held-out examples"
-        assert given.x is not None
-        assert given.y is not None
-        if fault := identity_fault(claim, what, given.x, given.y) or other_net_fault(claim, given):
+        claim, what, (x, y) = self.claim, "held-out examples", given.sample
+        if fault := identity_fault(claim, what, x, y) or other_net_fault(claim, given):
             return fault
         if given.looks is not None:  # before anything is counted, which would be a look
             if claim.look is None:
@@ -1926,11 +1936,11 @@ class Holdout(Kind):
         elif claim.look is not None:
             verdict.conditional.append("its ledger of looks confirms what was told before it")
         if given.answers is None:
-            return "the errors were not counted: f's answers were not given"
-        if self.classes and given.y.max() >= self.classes:
+            return "the errors were not counted: f's answers were not given (--net, or --answers)"
+        if self.classes and y.max() >= self.classes:
             return f"the {what} have more than the {self.classes} classes that there are lines for"
         scores_of(given.answers, claim.m, what)
-        rows = Scored(given.answers, given.y, float(claim.tolerance) / 2)
+        rows = Scored(given.answers, y, float(claim.tolerance) / 2)
         if rows.missed().sum() > claim.errors:
             return f"f errs on more of the {what} than the {claim.errors} stated"
         for line in self.lines:
@@ -1942,7 +1952,7 @@ class Holdout(Kind):
             if not holds:
                 return f"f does not keep the line {line.what} {line.which} on the {what}"
         verdict.replayed.add("sample")
-        verdict.warn(repeated_rows(given.x, given.y))
+        verdict.warn(repeated_rows(x, y))
         verdict.given += ["f's answers"] * ("answers" not in given.recomputed)
         return ""
 
@@ -2021,7 +2031,7 @@ def read_looks(content: bytes) -> tuple[Any, list[tuple[dict[str, Any], int]]]:
                 looks.append(({**vars(asked), **vars(answer)}, bits))
                 bits, asked = bits + cost, None
                 best = best if answer.errors is None else answer.errors
-            elif not (closed := obj == {"closed": True}):
+            elif not (closed := canonical(obj) == b'{"closed":true}'):
                 asked = record(ASKED)(obj, "a look")
                 asked.chain = chain
                 if asked.look != len(looks) + 1:
@@ -2071,12 +2081,11 @@ def picks_hold(k: int, m: int, delta: Decimal, bound: str) -> bool:
     p = Decimal(bound)
     if p == 1:
         return True
-    if k >= m:
+    q, wanted = UP.subtract(1, p), UP.divide(m, delta)
+    # each of the m terms is at most 1 for p up to k/m, and at most q^-m
+    if p * m <= k or UP.multiply(-m, DOWN.ln(q)) < DOWN.ln(UP.divide(1, delta)):
         return False
-    wanted = UP.divide(m, delta)
-    q = UP.subtract(1, p)
-    total = Decimal(0)
-    term = DOWN.divide(m - k, DOWN.multiply(m, q)) if q else Decimal(0)
+    total, term = Decimal(0), DOWN.divide(m - k, UP.multiply(m, q))
     for i in range(m - 1, k - 1, -1):  # C(i, k) / C(m, k) · q^-(m - i)
         total = DOWN.add(total, term)
         if total >= wanted:
@@ -2116,7 +2125,7 @@ RECIPES: tuple[tuple[str, tuple[Any, ...], int, int], ...] = (
     ("table", (), 1, 6554),
     ("features", (), 2, 6554),
 )
-STOPS, ROOM, MOST_TABLE = 16, 2**24 - 1, 2**14
+STOPS, ROOM, MOST_TABLE, MOST_SIDE = 16, 2**24 - 1, 2**14, 2**12
 
 
 def round_sizes(stop: int) -> list[int]:
@@ -2141,12 +2150,9 @@ def vector(blocks_with_shares: list[tuple[Array, int]]) -> Array:
 def squares(maps: Array, s: int) -> Array:
     """Sums over s x s squares side by side, of [n, c, h, w]."""
     h, w = (max(1, side // s) * s for side in maps.shape[2:])
-    short = [
-        (0, max(0, wanted - side)) for wanted, side in zip((h, w), maps.shape[2:], strict=True)
-    ]
+    short = [(0, max(0, s - side)) for side in maps.shape[2:]]
     cut = np.pad(maps[:, :, :h, :w], [(0, 0), (0, 0), *short])
-    found: Array = cut.reshape(*maps.shape[:2], h // s, s, w // s, s).sum(axis=(3, 5))
-    return found
+    return np.asarray(cut.reshape(*maps.shape[:2], h // s, s, w // s, s).sum(axis=(3, 5)))
 
 
 def directed(maps: Array, directions: Iterable[tuple[int, int]]) -> Iterator[Array]:
@@ -2164,8 +2170,7 @@ def celled(maps: Array, n: int) -> Array:
         centres = (2 * np.arange(n) + 1) * side // (2 * n)
         off = np.abs(centres[:, None] - np.arange(side))
         tents.append(np.maximum(0, side // n + 2 - off).astype(np.float32))
-    found: Array = tents[0] @ maps.astype(np.float32) @ tents[1].T
-    return found.reshape(len(maps), -1)
+    return np.asarray(tents[0] @ maps.astype(np.float32) @ tents[1].T).reshape(len(maps), -1)
 
 
 def picture(levels: Array, channels: int) -> Array:
@@ -2206,49 +2211,59 @@ def displaced(x: Array, move: tuple[int, ...]) -> Array:
 class Machine:
     """The learner of a configuration, trained round by round (section 11)."""
 
-    def __init__(self, configuration: int, classes: int, shape: tuple[int, ...]) -> None:
+    def __init__(self, configuration: int, classes: int, x: Array) -> None:
         self.form, self._copies, gamma, self._ridge = RECIPES[configuration // STOPS]
-        self.sizes, self._shape = round_sizes(configuration % STOPS), shape
+        self.sizes = round_sizes(configuration % STOPS)
+        self._shape, self._type = x.shape[1:], x.dtype
         entries, u = [], 2**64
         for _ in range(2**16):
             entries.append(u >> 48)
             u = u * DECAYS[gamma - 1] >> 48
         self._table = np.array(entries[::-1], np.float64)
-        self._scale: Array | None = None
+        self._scale: Any = None  # values of the first round's rows
         self._rows = np.empty((0, 0), np.float32)  # [n, d] training rows
         self._codes, self._alpha = np.empty((0, classes)), np.empty((0, classes))
         self._gram = np.empty((0, 0))
 
-    def fault(self, features: bool) -> str:
-        """Why it does not read rows of this shape; else empty."""
+    def fault(self, x: Array, y: Integers | None, what: str) -> str:  # noqa: ARG002
+        """Why these are no rows such as it learns from; empty if they are."""
+        same = (x.dtype, x.shape[1:]) == (self._type, self._shape)
+        return "" if same else f"the {what} are {x.dtype} of shape {x.shape[1:]}, unlike the sample"
+
+    def unreadable(self, features: bool) -> str:
+        """Why it does not read rows of this kind; else empty."""
+        if self._type not in (np.uint8, np.float32):
+            return f"its learner reads bytes and float32, not {self._type}"
         sides = self._shape[-2:] if len(self._shape) in (2, 3) else (0,)
         channels = self._shape[0] if len(self._shape) == 3 else 1
-        form = {1: "grey", 3: "colour"}.get(channels, "") if min(sides) >= 8 else ""
+        sized = min(sides) >= 8 and max(sides) <= MOST_SIDE
+        form = {1: "grey", 3: "colour"}.get(channels, "") if sized else ""
         form = "features" if features else form or "table"
         if form == "table" and math.prod(self._shape) > MOST_TABLE:
             return f"rows of more than {MOST_TABLE} numbers are no table"
-        return (
-            "" if form == self.form else f"its learner reads {self.form}, and the rows are {form}"
-        )
+        said = f"its learner reads {self.form}, and the rows are {form}"
+        return "" if form == self.form else said
 
     def _levels(self, x: Array) -> Array:
         """Whole numbers 0..255, [n, d] or [n, channels, h, w]."""
         if self.form == "features":
             return x.reshape(len(x), -1)
         if self.form == "table":
-            assert self._scale is not None
             flat, n = x.reshape(len(x), -1), len(self._scale)
-            sides = [
-                [np.searchsorted(self._scale[:, j], flat[:, j], side) for j in range(flat.shape[1])]
-                for side in ("left", "right")
-            ]
-            return np.asarray((255 * (np.array(sides[0]) + np.array(sides[1])) // (2 * n)).T)
+            ranks = np.zeros(flat.shape, np.int64)
+            for (j, known), side in itertools.product(enumerate(self._scale.T), ("left", "right")):
+                ranks[:, j] += np.searchsorted(known, flat[:, j], side)
+            return np.asarray(255 * ranks // (2 * n))
         if x.dtype != np.uint8:
-            assert self._scale is not None
             low, high = self._scale
-            x = np.floor((x.astype(np.float64) - low) * (255.0 / max(high - low, 2.0**-100)))
-            x = np.clip(x, 0, 255)
+            with np.errstate(invalid="ignore", over="ignore"):
+                x = (x.astype(np.float64) - low) * (255.0 / max(high - low, 2.0**-100))
+            x = np.where(np.isnan(x), 0, np.clip(np.floor(x), 0, 255))
         return x.reshape(len(x), 3 if self.form == "colour" else 1, *self._shape[-2:])
+
+    def quantised(self, x: Array) -> Array:
+        """[n, ...] the levels that it tells apart."""
+        return np.asarray(self._levels(x), np.uint8)
 
     def _vectors(self, levels: Array) -> Array:
         if self.form == "features":
@@ -2266,11 +2281,9 @@ class Machine:
         elif not len(self._rows) and x.dtype != np.uint8:
             self._scale = np.array([x.min(), x.max()], np.float64)
         levels = self._levels(x)
-        made = [self._vectors(levels)]
-        for copy in self._copies:
-            made.append(
-                self._vectors(levels[..., ::-1] if copy == "mirror" else displaced(levels, copy))
-            )
+        flip, moves = levels[..., ::-1], self._copies
+        moved = (flip if move == "mirror" else displaced(levels, move) for move in moves)
+        made = [self._vectors(one) for one in (levels, *moved)]
         rows, n = np.concatenate(made), len(self._rows)
         self._rows = np.concatenate([self._rows.reshape(-1, rows.shape[1]), rows])
         grown = np.empty((len(self._rows),) * 2)
@@ -2344,12 +2357,10 @@ class Machine:
 
         def work(first: int, count: int) -> None:
             part = slice(first, first + count)
-            made = (
-                self._vectors(self._levels(np.asarray(x[part]))) if known is None else known[part]
-            )
-            found[part] = unique_class(self._kernel(made) @ self._alpha)
+            rows = known[part] if known is not None else self._vectors(self._levels(x[part]))
+            found[part] = unique_class(self._kernel(rows) @ self._alpha)
 
-        in_batches(len(x), 2**12, work, lambda *_: None)
+        in_batches(len(x), max(2**12, self._alpha.shape[1]), work, lambda *_: None)
         return found
 
     def digest(self) -> str:
@@ -2412,9 +2423,8 @@ class Picks(Kind):
         plain = own or c.features is not None or c.choices == len(RECIPES) * STOPS
         if c.about != ("f" if own else "g") or not (listed_choices and plain):
             raise Malformed("what the claim is about, or its choices, are not those of its learner")
-        if own and (
-            c.features or c.transfer or c.configuration or not 1 <= len(c.fit.groups) <= 1000
-        ):
+        others = c.features or c.transfer or c.configuration
+        if own and (others or not 1 <= len(c.fit.groups) <= 1000):
             raise Malformed("a fit has groups, and neither features, transfer nor configuration")
         if own and Decimal(c.fit.tolerance) > 1:
             raise Malformed("a fit's tolerance is at most 1")
@@ -2440,14 +2450,18 @@ class Picks(Kind):
         return "" if same else "the ledger in the file is not what the claim says"
 
     def effort(self, given: Given) -> int:
-        """About, in multiplications: the rows' kernels with the training rows, and the training."""
-        if self.claim.fit is not None:
+        """About, in multiplications: the rows' kernels with the training rows, and the training,
+        whose memory grows with the classes too.
+        """
+        if (c := self.claim).fit is not None:
             return 0
-        copies = 1 + len(RECIPES[self.claim.configuration // STOPS][1])
-        trained = copies * min(self.claim.picks, 2**15)
+        copies = 1 + len(RECIPES[c.configuration // STOPS][1])
+        most = c.picks if c.features is None else c.picks + c.errors + c.slack
+        trained = copies * min(most, 2**15)
         parts = (given.x, given.holdout_x, given.unlabelled)
         rows = sum(len(part) for part in parts if part is not None)
-        return int(600 * rows * trained + 2000 * trained**2)
+        each = (600 + c.classes) * rows + c.classes * (2**18 + 200 * trained)
+        return int(trained * each)
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
         c, line, (x, y) = self.claim, self.claim.holdout, given.sample
@@ -2455,27 +2469,24 @@ class Picks(Kind):
             return fault
         if (label := int(y.max())) >= c.classes:
             return f"the learner knows {c.classes} classes, and there is a label {label}"
-        read = seen(c, x, given.features, f"examples of {c.data}")
-        if c.fit is not None:
+        read, own = seen(c, x, given.features, f"examples of {c.data}"), c.fit is None
+        if not own:
             fault = self._recount_fit(given, hash_order(x, y), verdict)
         else:
             fault = self._recount(read, y, hash_order(x, y), progress)
         if fault:
             return fault
         verdict.replayed.add("sample")
-        known = self._answers(read[:0]) is not None or given.holdout_classes is not None
-        if (
-            line is not None
-            and given.holdout_x is not None
-            and given.holdout_y is not None
-            and known
-        ):
-            held, labels, what = given.holdout_x, given.holdout_y, "held-out examples"
-            if fault := identity_fault(line, what, held, labels) or freshness_fault(held, x, None):
+        held, labels, what = given.holdout_x, given.holdout_y, "held-out examples"
+        known = line is not None and (own or given.holdout_classes is not None)
+        if known and held is not None and labels is not None:
+            theirs, reading = seen(c, held, given.holdout_features, what), self._reading(x)
+            fault = identity_fault(line, what, held, labels)
+            fault = fault or (self._machine.fault(theirs, None, what) if own else "")
+            if fault := fault or freshness_fault(held, x, reading):
                 return f"the hold-out line: {fault}"
-            classes = self._answers(seen(c, held, given.holdout_features, what))
-            classes = given.holdout_classes if classes is None else classes
-            if classes is None or classes.shape != labels.shape:
+            classes = self._machine.classes(theirs) if own else given.holdout_classes
+            if classes is None or classes.shape != labels.shape or classes.dtype.kind not in "iu":
                 raise BadInput("the classes of the held-out examples must be one for each of them")
             counted = int((classes != labels).sum())
             if counted > line.errors or (c.features is None and counted < line.errors):
@@ -2483,29 +2494,30 @@ class Picks(Kind):
             verdict.replayed.add("holdout")
         note_features(c, given, verdict)
         verdict.warn(repeated_rows(x, y))
-        if c.fit is not None:
+        if not own:
             return ""
-        return replay_transfer(c, given, verdict, self._machine.classes, None)
+        return replay_transfer(c, given, verdict, self._machine.classes, self._machine)
 
-    def _answers(self, read: Array) -> Integers | None:
-        """The classes of rows, where the learner is ours."""
-        return None if self.claim.fit is not None else self._machine.classes(read)
+    def _reading(self, x: Array) -> Reading | None:
+        """How the listed learner reads floats; bytes are compared as they are."""
+        listed = self.claim.fit is None and self.claim.features is None
+        return self._machine.quantised if listed and x.dtype == np.float32 else None
 
     def _recount(self, x: Array, y: Integers, order: Integers, progress: Progress) -> str:
         """Runs all rounds; why they do not give what is stated, or empty."""
         c = self.claim
-        machine = self._machine = Machine(c.configuration, c.classes, x.shape[1:])
-        if fault := machine.fault(c.features is not None):
+        machine = self._machine = Machine(c.configuration, c.classes, x)
+        if fault := machine.unreadable(c.features is not None):
             return fault
         left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
+        most = c.picks + c.errors + c.slack
         made: Array | None = None  # vectors of all rows, once the first round gave their scale
 
         def wrong(rows: Integers) -> Integers:
             if not len(picked):
                 return rows
             known = None if made is None else made[rows]
-            missed: Integers = rows[machine.classes(x[rows], known) != y[rows]]
-            return missed
+            return np.asarray(rows[machine.classes(x[rows], known) != y[rows]])
 
         for done, size in enumerate(machine.sizes, 1):
             rows, found, start = order[left[order]], np.empty(0, np.int64), 0
@@ -2513,9 +2525,8 @@ class Picks(Kind):
                 found = np.concatenate([found, wrong(rows[start : start + 8 * size])])
                 start += 8 * size
             added = found[:size]
-            if c.features is None and not np.array_equal(
-                added, self._picks[len(picked) : len(picked) + len(added)]
-            ):
+            due = self._picks[len(picked) :][: len(added)]
+            if c.features is None and not np.array_equal(added, due):
                 return f"round {done} picks other rows than the file says"
             if len(added):
                 left[added], picked = False, np.concatenate([picked, added])
@@ -2523,11 +2534,13 @@ class Picks(Kind):
                     return "the rounds take more training rows than a learner may have"
                 machine.learn(x[added], y[added])
                 made = machine.vectors(x) if done == 1 else made
+            if len(picked) > most:  # of features: what else they pick does not matter
+                break
             progress(done, len(machine.sizes))
         errors = wrong(np.flatnonzero(left))
         if c.features is not None:
-            k, stated = len(picked) + len(errors), c.picks + c.errors + c.slack
-            return "" if k <= stated else f"{k} picks and errors here, more than {stated} as stated"
+            k = len(picked) + len(errors)
+            return "" if k <= most else f"{k} picks and errors here, more than {most} as stated"
         if len(picked) != c.picks or not np.array_equal(errors, self._errors):
             return f"{len(picked)} picks and {len(errors)} errors, not those of the file"
         if machine.digest() != c.coefficients:
@@ -2537,19 +2550,19 @@ class Picks(Kind):
     def _recount_fit(self, given: Given, order: Integers, verdict: Verdict) -> str:
         """The rounds of a fit, from the classes that its nets gave after each."""
         c, (x, y), groups = self.claim, given.sample, self.claim.fit.groups
-        if given.rounds is None:
+        if (said := given.rounds) is None:
             raise BadInput("this certificate is about a net of a fit; give its classes by rounds")
-        if given.rounds.shape != (len(groups) + 1, len(x)) or given.rounds.dtype.kind not in "iu":
-            raise BadInput(f"the rounds must be whole numbers, [{len(groups) + 1}, {len(x)}]")
-        if (given.rounds[0] != -1).any():
-            raise BadInput("before the first round no row has a class: its rounds begin with -1")
+        whole_numbers = said.shape == (len(groups) + 1, len(x)) and said.dtype.kind in "iu"
+        if not whole_numbers or (said[0] != -1).any():
+            shape = f"[{len(groups) + 1}, {len(x)}]"
+            raise BadInput(f"the rounds must be whole numbers, {shape}, and begin with -1 for all")
         left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
         for done, size in enumerate(groups):
-            added = order[(left & (given.rounds[done] != y))[order]][:size]
+            added = order[(left & (said[done] != y))[order]][:size]
             left[added], picked = False, np.concatenate([picked, added])
             if not np.array_equal(picked, self._picks[: len(picked)]):
                 return f"round {done + 1} picks other rows than the file says"
-        errors = np.flatnonzero(left & (given.rounds[-1] != y))
+        errors = np.flatnonzero(left & (said[-1] != y))
         if len(picked) != c.picks or not np.array_equal(errors, self._errors):
             return f"{len(picked)} picks and {len(errors)} errors, not those of the file"
         verdict.given += ["the fit's answers"] * ("rounds" not in given.recomputed)

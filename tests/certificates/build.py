@@ -11,7 +11,8 @@ from tests.certificates import user_net
 from tests.certificates.broken_cases import broken_cases
 from tests.certificates.case import Case
 from tests.certificates.false_cases import false_cases
-from tests.certificates.holdout_corpus import holdout_cases
+from tests.certificates.holdout_corpus import ROWS, holdout_cases, looks
+from tests.certificates.picks_corpus import by_fit, classes_by_fit, picks_cases
 from tests.certificates.samples import SAMPLES, file_name, sample
 from tests.certificates.true_cases import true_cases
 
@@ -26,17 +27,27 @@ def all_cases() -> Iterator[Case]:
     yield from false_cases()
     yield from broken_cases()
     yield from holdout_cases()
+    yield from picks_cases()
 
 
 def arrays() -> Iterator[tuple[str, bytes]]:
-    """The samples as .npy files, and f's scores on the unlabelled inputs, for whoever has numpy
-    alone.
+    """The samples as .npy files, f's scores, what a training gives after each round, and a ledger
+    of looks, for whoever has numpy alone.
     """
     for name in SAMPLES:
         yield _saved(name, "x", sample(name).x)
         yield _saved(name, "y", sample(name).y)
     for name in ("halves unlabelled", "halves held out"):
         yield _saved(name, "f", score(user_net.f(), sample(name).x).numpy())
+    rounds, held = classes_by_fit(by_fit(holdout=True))
+    yield _saved("halves", "rounds", rounds)
+    yield _saved(ROWS, "classes", held)
+    yield looks_name(ROWS), looks()
+
+
+def looks_name(rows: str) -> str:
+    """Of the ledger of looks at these rows, beside the arrays."""
+    return f"{rows.replace(' ', '-')}.looks"
 
 
 def _saved(name: str, part: str, array: np.ndarray) -> tuple[str, bytes]:

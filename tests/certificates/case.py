@@ -29,8 +29,8 @@ DRAWS = 10**5
 
 @dataclass(frozen=True)
 class Case:
-    """data, holdout, unlabelled: names in `samples`; net: a factory in `user_net`, where f is
-    replayed.
+    """data, holdout, unlabelled, features: names in `samples`; net: a factory in `user_net`, where
+    f is replayed; fit: a training in `user_learner`; looks: the rows whose ledger is given.
     """
 
     name: str
@@ -42,6 +42,9 @@ class Case:
     holdout: str | None = None
     unlabelled: str | None = None
     net: str | None = None
+    features: str | None = None
+    fit: str | None = None
+    looks: str | None = None
 
     @property
     def folder(self) -> str:
@@ -51,6 +54,9 @@ class Case:
     def description(self) -> str:
         """The text of the .json file beside the certificate."""
         kept = {key: value for key, value in vars(self).items() if key not in ("name", "content")}
+        for key in ("features", "fit", "looks"):  # said where there are any
+            if kept[key] is None:
+                del kept[key]
         return json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
 
 

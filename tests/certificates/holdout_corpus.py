@@ -11,6 +11,7 @@ from typing import Any
 from tests.certificates.case import DELTA, Case, altered, less
 from tests.certificates.samples import sample
 from tests.certificates.user_net import f
+from tests.holdout_cases import chained
 
 from cushion.certificates.answers import score
 from cushion.certificates.certificate import Certificate
@@ -18,7 +19,8 @@ from cushion.certificates.certify import certify
 from cushion.certificates.format.holdout_claim import HoldoutClaim, Look
 from cushion.certificates.holdout.certificate import _of_look
 from cushion.certificates.holdout.counting import RELATIVE_TOLERANCE, scored
-from cushion.certificates.holdout.ledger import Ledger, Past, Request
+from cushion.certificates.holdout.grid import counts
+from cushion.certificates.holdout.ledger import Ledger, Past, Request, parse_ledger
 from cushion.certificates.holdout.lines import Asked, tell
 from cushion.certificates.holdout.shares import share_delta
 
@@ -46,6 +48,44 @@ def look() -> Certificate:
     return _of_look(ledger, Past(this, request, "counted", told, 0), {})
 
 
+@cache
+def looks() -> bytes:
+    """A ledger: a net that erred on at most 30 rows, one that was no better, and then f."""
+    return chained(_looked())
+
+
+def _looked() -> list[dict[str, Any]]:
+    held, claim = sample(ROWS), claim_of(first_use())
+    asked, shares = Asked(**{**ASKED, "selective": "0.6"}), share_delta(DELTA, 2, True, True)
+    first = 1 + (len(counts(len(held))) - 1).bit_length()
+    rows = scored(score(f(), held.x).numpy(), held.y, RELATIVE_TOLERANCE)
+    told = tell(rows, asked, 2, shares, Look(3, first + 1, ""), 30)
+    assert told is not None
+    plain = {"per_class": False, "top_k": None, "selective": None, "tolerance": "0.0001"}
+    empty = {"errors": None, "rates": [], "chosen": None}
+    opening = {"looks": 1, "data": ROWS, "data_fingerprint": held.fingerprint}
+    said = {"net_fingerprint": claim.net_fingerprint, "program": claim.program}
+    return [
+        {**opening, "m": len(held), "classes": 2, "delta": format(DELTA, "f")},
+        {"look": 1, "net_fingerprint": "1" * 64, "program": None, **plain},
+        {"answer": 1, "said": "counted", **empty, "errors": 30, "bits": first},
+        {"look": 2, "net_fingerprint": "2" * 64, "program": None, **plain},
+        {"answer": 2, "said": "no better", **empty, "bits": 1},
+        {"look": 3, **said, **asked.to_json(), "tolerance": claim.tolerance},
+        {
+            **{"answer": 3, "said": "counted", "errors": told.errors, "rates": list(told.rates)},
+            **{"chosen": list(told.chosen or ()), "bits": told.bits(len(held), 30)},
+        },
+    ]
+
+
+@cache
+def look_of_ledger() -> Certificate:
+    """The third look of `looks`."""
+    ledger = parse_ledger(Path("H.looks"), looks())
+    return _of_look(ledger, ledger.past[2], {})
+
+
 def claim_of(certificate: Certificate) -> HoldoutClaim:
     assert isinstance(certificate.claim, HoldoutClaim)
     return certificate.claim
@@ -62,6 +102,17 @@ def holdout_cases() -> Iterator[Case]:
     yield _case("first-use", altered(plain), "ok", "f counted on rows that nobody looked at before")
     yield _case("every-line", altered(every), "ok", "classes, top-k and selective at shared δ")
     yield _case("look", altered(third), "ok", "ok on condition that its ledger confirms it")
+    confirmed = look_of_ledger()
+    why = "ok, and its ledger confirms what was told before it"
+    yield _case("look-and-ledger", altered(confirmed), "ok", why, looks=ROWS)
+    this = claim_of(confirmed).look
+    assert this is not None
+    free = _at(confirmed, dataclasses.replace(this, bits_before=this.bits_before - 1))
+    why = "the ledger told a bit more than is paid"
+    yield _case("look-bit-unpaid", free, "not ok", why, looks=ROWS)
+    why = "look 4 has no answer in the ledger"
+    later = _at(confirmed, dataclasses.replace(this, number=4))
+    yield _case("look-unanswered", later, "not ok", why, looks=ROWS)
     errors = plain.claim.errors
     more = {"errors": errors + 1, "bound": "0.5"}
     yield _case("count-rounded-up", altered(plain, **more), "ok", "counted is at most stated")
@@ -76,6 +127,13 @@ def holdout_cases() -> Iterator[Case]:
     yield _case("other-rows", altered(plain), "not ok", why, data="halves")
     yield from _false_lines(every, third)
     yield from _malformed(plain, every, third)
+
+
+def _at(certificate: Certificate, look: Look) -> bytes:
+    """The certificate of another look, its overall bound weakened to 1 and its ledger adapted."""
+    (item,) = certificate.claim.ledger
+    paid = (dataclasses.replace(item, bits=look.bits_before),)
+    return altered(certificate, look=look, ledger=paid, bound="1.0")
 
 
 def _false_lines(every: Certificate, third: Certificate) -> Iterator[Case]:

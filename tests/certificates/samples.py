@@ -56,6 +56,15 @@ def thousand(name: str, m: int) -> Dataset:
     return Dataset(name, x, y, 1000)
 
 
+def featured(rows: str) -> Dataset:
+    """What the corpus's backbone makes of halves: six bytes for each row, which stand for x."""
+    plain = sample(rows)
+    flat = plain.x.reshape(len(plain), 4).astype(np.int64)
+    more = (flat[:, :1] - flat[:, 2:3] + 128).clip(0, 255)
+    bytes_ = np.concatenate([flat, more, 255 - more], axis=1).astype(np.uint8)
+    return Dataset(f"{rows} features", bytes_, plain.y, plain.classes)
+
+
 def changed(
     name: str, change: Callable[[NDArray[np.uint8], NDArray[np.int64]], Dataset]
 ) -> Dataset:
@@ -108,6 +117,10 @@ SAMPLES: dict[str, Callable[[], Dataset]] = {
     "grey bars": lambda: bars("grey bars", 120, (1, 6, 6)),
     "oblong bars": lambda: bars("oblong bars", 120, (1, 6, 4)),
     "table": lambda: table("table", 150),
+    "stripes": lambda: bars("stripes", 60, (1, 8, 8)),
+    "colour stripes": lambda: bars("colour stripes", 45, (3, 8, 8)),
+    "halves features": lambda: featured("halves"),
+    "halves held out features": lambda: featured("halves held out"),
     "thousand": lambda: thousand("thousand", 40),
 }
 
@@ -119,7 +132,8 @@ def sample(name: str) -> Dataset:
 
 
 def file_name(name: str, part: str) -> str:
-    """Of the array in tests/certificates/samples: x, y, or f (the user's net's scores).
+    """Of the array in tests/certificates/samples: x, y, f (the user's net's scores), or rounds and
+    classes (of the user's training).
 
     >>> file_name("halves held out", "x")
     'halves-held-out.x.npy'

@@ -71,3 +71,15 @@ def test_the_recorded_runs_add_up_to_what_is_told() -> None:
     atheris = (folder / "atheris.log").read_text(encoding="utf-8")
     assert "number_of_executed_units: 239365" in atheris
     assert "239 365" in page
+
+
+def test_the_recorded_runs_of_the_newer_kinds_add_up_too() -> None:
+    folder = Path(__file__).parents[2] / "results" / "fuzz"
+    lines = (folder / "new-kinds.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    for key in ("files", "malformed", "bad_input", "not_ok", "accepted_and_true"):
+        assert spaced(sum(row[key] for row in rows)) in page
+    assert all(f"| `{row['command']}` | {spaced(row['files'])} |" in page for row in rows)
+    assert sum(row["files"] for row in rows) >= 10**6
+    assert all(row["faults"] == [] and row["slowest_seconds"] < 0.13 for row in rows)

@@ -28,7 +28,7 @@ from cushion.certificates.format.layers import Dense
 from cushion.certificates.format.sources import Grid
 from cushion.data.dataset import Dataset
 from cushion.theorems.occam import holdout_bound
-from cushion_verify import Given, Verdict, check, contradiction
+from cushion_verify import BadInput, Given, Verdict, check, contradiction
 
 DELTA = Decimal("0.05")
 HALVES, HELD, FRESH = (sample(name) for name in ("halves", "halves held out", "halves unlabelled"))
@@ -239,3 +239,16 @@ def test_given_answers_are_said_to_be_given(tmp_path: Path) -> None:
     assert (found.ok, found.given) == (True, ["f's answers"])
     assert "Given, not recomputed: f's answers." in found.lines()
     assert verdict(tmp_path, content, **about_f(recomputed=("answers",))).given == []
+
+
+@pytest.mark.parametrize("kind", ["f8", "c8", "M8[s]", "U1", "i4", ">f4"])
+def test_rows_of_kinds_that_nobody_reads_are_refused_in_a_sentence(
+    tmp_path: Path, kind: str
+) -> None:
+    content = altered(base())
+    x = np.zeros((4, 3)).astype(kind)
+    if kind == ">f4":  # the order of its bytes does not matter
+        assert not verdict(tmp_path, content, x=x, y=np.arange(4) % 2).ok
+        return
+    with pytest.raises(BadInput, match="examples are uint8, float32 or int64"):
+        verdict(tmp_path, content, x=x, y=np.arange(4) % 2)

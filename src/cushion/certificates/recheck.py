@@ -35,7 +35,7 @@ Answering = Callable[[Inputs], Answers]
 
 def verify(
     path: str | Path,
-    data: AnyData | None,
+    data: AnyData | None = None,
     holdout: AnyData | None = None,
     *,
     model: Any = None,
@@ -64,22 +64,27 @@ def verify(
     .npy file of them, are taken as given.
 
     A hold-out certificate is about `holdout`, the held-out part of a source, or `data` where there
-    is neither; `looks` is the ledger of these rows.
+    is neither; `looks` is the ledger of these rows, and opens them for a look of it alone.
     """
     if model is None and any(one is not None for one in (normalise, device, batch)):
         raise BadInput(
             "`normalise`, `device` and `batch` say how your net answers; give `model` as well"
         )
+    check_looks(path, looks)
     with _refusals():
         claim = cushion_verify.read(path).claim
         ledger = None if looks is None else cushion_verify.read_file(looks)
     rows = registered(claim.data_fingerprint) if claim.kind == "holdout" else None
     if rows is not None and not rows.closed and looks is None:
+        if claim.look is None:
+            how = (
+                f"the ledger {rows.ledger} has its rows now; it can be verified when that is closed"
+            )
+            raise BadInput(f"{path} was made without a ledger, and {how}")
         raise BadInput(f"{path} is about rows under the ledger {rows.ledger}; give that as `looks`")
     with reading_through(looks):
-        if isinstance(data, (str, PathLike)):
-            data, own = load_pair(data)
-            holdout = own if holdout is None else holdout
+        if isinstance(data, (str, PathLike)) and holdout is None:
+            data, holdout = load_pair(data)
         sample = None if data is None else as_dataset(data)
         held = None if holdout is None else as_dataset(holdout, like=sample)
     known = held if sample is None else sample  # numbers the classes
@@ -98,6 +103,9 @@ def verify(
         named = (backbone, backbone_weights)
         given |= features_again(claim, sample, held, given.get("unlabelled"), features, named)
     again = None
+    if fit is None and sample is not None and getattr(claim, "fit", None) is not None:
+        which = f"file.py:{claim.fit.function}"
+        raise BadInput(f"{path} is about a net of a training; give that as `fit` ({which})")
     if fit is not None:
         if sample is None:
             raise BadInput("`fit` is replayed on the sample; give `data` as well")
@@ -110,6 +118,19 @@ def verify(
     if rows is not None and not rows.closed:
         verdict.warnings.clear()  # what may be told of rows under a ledger is in the ledger
     return verdict
+
+
+def check_looks(path: str | Path, looks: str | Path | None) -> None:
+    """BadInput unless the certificate at `path` is a look, where a ledger is given; no row is read.
+
+    Of any other a count on these rows would be an answer that no look pays for.
+    """
+    if looks is None:
+        return
+    with _refusals():
+        claim = cushion_verify.read(path).claim
+    if claim.kind != "holdout" or claim.look is None:
+        raise BadInput(f"{path} is not a look at rows under a ledger; leave `looks` out")
 
 
 def check(path: str | Path, given: Given | None = None, *, slow: bool = False) -> Verdict:

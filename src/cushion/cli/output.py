@@ -22,9 +22,13 @@ _READ = {
     "weights": "the net's weights",
     "file": "the certificate itself",
     "data": "the data",
+    "holdout": "the held-out rows",
+    "looks": "the ledger of looks",
     "unlabelled": "the unlabelled inputs",
     "beside": "the net beside it",
     "beside_weights": "the weights of the net beside it",
+    "backbone_weights": "the backbone's weights",
+    "features": "the features",
 }
 
 

@@ -51,8 +51,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cushion.certificates.recheck import verify
-    from cushion.data import load_pair
+    from cushion.certificates.recheck import check_looks, verify
+    from cushion.data import as_dataset, load_pair
     from cushion.data.inputs import as_inputs
     from cushion.data.registered import reading_through
 
@@ -63,11 +63,14 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"the bound on your net f {how}")
     if args.data is None and args.holdout is None:
         raise BadInput("--data is missing; give the examples that the certificate is about")
+    check_looks(args.file, args.looks)
     data, holdout = None, args.holdout
     if args.data is not None:
         with reading_through(args.looks):
-            data, part = load_pair(args.data)
-        holdout = args.holdout or part
+            if holdout is None:
+                data, holdout = load_pair(args.data)
+            else:
+                data = as_dataset(args.data)
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     model = None if args.net is None else options.load_named_net(args, data).module
     found = verify(
