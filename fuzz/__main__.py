@@ -1,4 +1,4 @@
-"""python -m fuzz --files N --seed S [--first K]"""
+"""python -m fuzz --files N --seed S [--first K] [--kinds KIND,...]"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fuzz.campaign import run
-from fuzz.originals import load_originals
+from fuzz.originals import KINDS, load_originals
 
 
 def main() -> int:
@@ -15,6 +15,12 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=20_000, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0, help="names the sequence of mutants")
     parser.add_argument("--first", type=int, default=0, help="resume the sequence at this mutant")
+    parser.add_argument(
+        "--kinds",
+        type=_kinds,
+        default=KINDS,
+        help=f"mutate certificates of these kinds only, of {','.join(KINDS)} (default: all)",
+    )
     parser.add_argument(
         "--keep",
         type=Path,
@@ -26,9 +32,17 @@ def main() -> int:
     def say(line: str) -> None:
         sys.stderr.write(line + "\n")
 
-    summary = run(load_originals(), args.files, args.seed, args.first, args.keep, say)
+    originals = load_originals(args.kinds)
+    summary = run(originals, args.files, args.seed, args.first, args.keep, say)
     sys.stdout.write(summary.to_json() + "\n")
     return 1 if summary.faults else 0
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    found = tuple(text.split(","))
+    if not set(found) <= set(KINDS):
+        raise argparse.ArgumentTypeError(f"{text} must be some of {','.join(KINDS)}")
+    return found
 
 
 if __name__ == "__main__":

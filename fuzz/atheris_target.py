@@ -15,13 +15,13 @@ from pathlib import Path
 import atheris  # type: ignore[import-not-found]
 
 with atheris.instrument_imports(include=["cushion_verify"]):
-    from cushion.certificates.recheck import verify
+    import cushion_verify
 
 from cushion.errors import BadInput, Malformed
-from fuzz.campaign import Original
+from fuzz.campaign import false, verified
+from fuzz.mutants import Mutant
 from fuzz.mutations import Parts
-from fuzz.originals import load_originals
-from fuzz.recheck import falsehood
+from fuzz.originals import Original, load_originals
 
 
 def main() -> None:
@@ -48,20 +48,14 @@ def _check(originals: list[Original], path: Path, data: bytes) -> None:
         (data[2:], parts.message),
         (data[2:half], data[half:]),
     ][data[1] % 3]
-    content = Parts(claim, message).seal()
-    path.write_bytes(content)
+    mutant = Mutant(Parts(claim, message).seal(), original.looks)
+    path.write_bytes(mutant.content)
     try:
-        verdict = verify(path, original.sample, original.holdout)
-    except (Malformed, BadInput):
+        verdict = verified(original, mutant, path)
+    except (Malformed, BadInput, cushion_verify.Malformed, cushion_verify.BadInput):
         return
     if verdict.ok:
-        held = original.holdout
-        fault = falsehood(
-            content,
-            original.sample.x,
-            original.sample.y,
-            None if held is None else (held.x, held.y),
-        )
+        fault = false(original, mutant)
         assert not fault, fault
 
 

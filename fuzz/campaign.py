@@ -17,31 +17,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from cushion.certificates.format.claims import Answers
+import cushion_verify
 from cushion.certificates.format.container import unpack
 from cushion.certificates.recheck import verify
-from cushion.data.dataset import Dataset
-from cushion.data.inputs import Inputs
 from cushion.errors import BadInput, Malformed
-from fuzz.claims import recertified
-from fuzz.mutations import mutate
+from fuzz.mutants import Mutant, mutant_of
+from fuzz.originals import Original
 from fuzz.recheck import falsehood, prefix_fault
 
 MOST_SECONDS = 60.0  # of processor time for one file; the slowest is reported
 MOST_MEMORY = 200 * 2**20  # beyond what the process has before the first mutant
 _LOG_EVERY = 10_000
-
-
-@dataclass(frozen=True)
-class Original:
-    """A valid file with the data that confirm it."""
-
-    name: str
-    content: bytes
-    sample: Dataset
-    holdout: Dataset | None
-    unlabelled: Inputs | None
-    answering: Callable[[Inputs], Answers] | None
 
 
 @dataclass
@@ -90,24 +76,21 @@ def run(
         dir="/dev/shm" if Path("/dev/shm").is_dir() else None
     ) as folder:
         path = Path(folder) / "mutant.cushion"
-        for (
-            original
-        ) in originals:  # also loads what is loaded on first use, before memory is limited
-            path.write_bytes(original.content)
-            assert _verified(original, path).ok, original.name
-            if fault := _false(original, original.content):
+        for original in originals:
+            # also loads what is loaded on first use, before memory is limited
+            whole = Mutant(original.content, original.looks)
+            path.write_bytes(whole.content)
+            assert verified(original, whole, path).ok, original.name
+            if fault := false(original, whole):
                 raise AssertionError(f"{original.name}: {fault}")
         signal.signal(signal.SIGPROF, _stop)
         before, begin, busy = _peak(), time.monotonic(), time.process_time()
         for number in range(first, first + files):
             rng = random.Random(f"{seed} {number}")
             original = rng.choice(originals)
-            content = (
-                recertified(original.content, original.sample, rng) if rng.random() < 0.1 else None
-            )
-            content = mutate(original.content, contents, rng) if content is None else content
-            path.write_bytes(content)
-            fault, spent = _judge(original, path, content, summary, messages)
+            mutant = mutant_of(original, contents, rng)
+            path.write_bytes(mutant.content)
+            fault, spent = _judge(original, path, mutant, summary, messages)
             if spent > summary.slowest_seconds:
                 summary.slowest_seconds, summary.slowest_file = (
                     round(spent, 3),
@@ -116,7 +99,9 @@ def run(
             if fault:
                 summary.faults.append(f"{original.name} {seed} {number}: {fault}")
                 keep.mkdir(parents=True, exist_ok=True)
-                (keep / f"{seed}-{number}.cushion").write_bytes(content)
+                (keep / f"{seed}-{number}.cushion").write_bytes(mutant.content)
+                if mutant.looks is not None:
+                    (keep / f"{seed}-{number}.looks").write_bytes(mutant.looks)
             summary.files += 1
             if summary.files % _LOG_EVERY == 0 or summary.files == files:
                 summary.files_per_second = round(summary.files / (time.monotonic() - begin), 1)
@@ -133,7 +118,7 @@ def run(
 def _judge(
     original: Original,
     path: Path,
-    content: bytes,
+    mutant: Mutant,
     summary: Summary,
     messages: set[tuple[int, bytes]],
 ) -> tuple[str, float]:
@@ -145,10 +130,10 @@ def _judge(
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     _limit(MOST_MEMORY)
     try:
-        verdict = _verified(original, path)
-    except Malformed:
+        verdict = verified(original, mutant, path)
+    except (Malformed, cushion_verify.Malformed):
         summary.malformed += 1
-    except BadInput:
+    except (BadInput, cushion_verify.BadInput):
         summary.bad_input += 1
     except TooSlow:
         fault = f"took more than {MOST_SECONDS} s"
@@ -160,33 +145,40 @@ def _judge(
         _limit(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
     spent = time.process_time() - started
-    return fault if verdict is None else _count(
-        verdict, original, content, summary, messages
-    ), spent
+    return fault if verdict is None else _count(verdict, original, mutant, summary, messages), spent
 
 
 def _count(
     verdict: Any,
     original: Original,
-    content: bytes,
+    mutant: Mutant,
     summary: Summary,
     messages: set[tuple[int, bytes]],
 ) -> str:
     """Count what the verifier said; why it is wrong, if it is."""
     summary.levels[verdict.level] += 1
     if verdict.level in ("message", "replay") and verdict.claim.kind == "occam":
-        messages.add((verdict.claim.bits, unpack(content)[1]))  # type: ignore[attr-defined]
+        messages.add((verdict.claim.bits, unpack(mutant.content)[1]))  # type: ignore[attr-defined]
     if not verdict.ok:
         summary.not_ok += 1
         return ""
-    if fault := _false(original, content):
+    try:
+        fault = false(original, mutant)
+    except Exception as problem:  # what is accepted can be read
+        fault = f"its recheck crashed with {type(problem).__name__}: {problem}"
+    if fault:
         return f"accepted although {fault}"
     summary.accepted_and_true += 1
     return ""
 
 
-def _verified(original: Original, path: Path) -> Any:
-    claims_f = original.answering is not None and b'"transfer":{' in path.read_bytes()
+def verified(original: Original, mutant: Mutant, path: Path) -> Any:
+    """The verdict on a mutant, which stands at `path`, with the data of its original."""
+    if original.arrays is not None:
+        return cushion_verify.check(
+            path, cushion_verify.Given(**original.arrays, looks=mutant.looks)
+        )
+    claims_f = original.answering is not None and b'"transfer":{' in mutant.content
     return verify(
         path,
         original.sample,
@@ -196,10 +188,15 @@ def _verified(original: Original, path: Path) -> Any:
     )
 
 
-def _false(original: Original, content: bytes) -> str:
-    held = original.holdout
+def false(original: Original, mutant: Mutant) -> str:
+    """Why an accepted mutant is false; empty if it is true."""
+    held, arrays = original.holdout, original.arrays
     return falsehood(
-        content, original.sample.x, original.sample.y, None if held is None else (held.x, held.y)
+        mutant.content,
+        original.sample.x,
+        original.sample.y,
+        None if held is None else (held.x, held.y),
+        None if arrays is None else {**arrays, "looks": mutant.looks},
     )
 
 

@@ -53,11 +53,13 @@ def reseal(content: bytes) -> bytes:
 
 
 def mutate(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    """One mutant of a file."""
-    return rng.choices(_KINDS, _WEIGHTS)[0](content, others, rng)
+    """One mutant of a file; what its message is decides how that is spoilt."""
+    kind = json.loads(Parts.of(content).claim)["kind"]
+    ways = tuple(_MESSAGES.get(kind, way) if way is _message_bits else way for way in _KINDS)
+    return rng.choices(ways, _WEIGHTS)[0](content, others, rng)
 
 
-def _edit(data: bytes, rng: random.Random, others: bytes = b"") -> bytes:
+def edit(data: bytes, rng: random.Random, others: bytes = b"") -> bytes:
     """A few edits of bytes: flips, changes, cuts, insertions, repetitions, splices."""
     spoilt = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
@@ -82,11 +84,11 @@ def _edit(data: bytes, rng: random.Random, others: bytes = b"") -> bytes:
 
 
 def _raw(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    return _edit(content, rng, rng.choice(others))
+    return edit(content, rng, rng.choice(others))
 
 
 def _raw_sealed(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    return reseal(_edit(content, rng, rng.choice(others)) or content)
+    return reseal(edit(content, rng, rng.choice(others)) or content)
 
 
 def _lengths(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
@@ -100,7 +102,7 @@ def _lengths(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
 
 def _claim_text(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
     parts = Parts.of(content)
-    return Parts(_edit(parts.claim, rng, Parts.of(rng.choice(others)).claim), parts.message).seal()
+    return Parts(edit(parts.claim, rng, Parts.of(rng.choice(others)).claim), parts.message).seal()
 
 
 def _places(obj: Any) -> list[tuple[Any, Any]]:
@@ -113,7 +115,7 @@ def _places(obj: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _value(old: Any, other: Any, rng: random.Random) -> Any:
+def other_value(old: Any, other: Any, rng: random.Random) -> Any:
     kind = rng.randrange(6)
     if type(old) is int and kind < 4:
         return (
@@ -151,7 +153,9 @@ def _claim_values(content: bytes, others: list[bytes], rng: random.Random) -> by
         elif deed == 2 and holder is obj and key in other:
             holder[key] = other[key]
         else:
-            holder[key] = _value(holder[key], other.get(key) if isinstance(key, str) else None, rng)
+            holder[key] = other_value(
+                holder[key], other.get(key) if isinstance(key, str) else None, rng
+            )
     return Parts(canonical(obj), parts.message).seal()
 
 
@@ -194,8 +198,65 @@ def _message_bits(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
     obj[key] = len(bits)
     tail = parts.message[front:]
     if tail and rng.random() < 0.5:
-        tail = _edit(tail, rng)
+        tail = edit(tail, rng)
     return Parts(canonical(obj), bytes_of(bits) + tail).seal()
+
+
+def spoil_rows(rows: list[int], m: int, rng: random.Random) -> list[int]:
+    """Row numbers of a sample of m: swapped, repeated, dropped, added, put elsewhere, sorted."""
+    spoilt = list(rows)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        at = rng.randrange(len(spoilt) + 1)
+        other = rng.randrange(len(spoilt) + 1)
+        kind = rng.randrange(7)
+        row = rng.choice((rng.randrange(m), rng.randrange(m), m - 1, m, 2**31, 2**32 - 1))
+        if kind == 0:
+            spoilt.insert(at, row)
+        elif kind == 1:
+            del spoilt[at : at + rng.choice((1, 1, 2, 8))]
+        elif kind == 2:
+            spoilt[at : at + 1] = [row]
+        elif kind == 3 and max(at, other) < len(spoilt):
+            spoilt[at], spoilt[other] = spoilt[other], spoilt[at]
+        elif kind == 4:
+            spoilt[at:at] = spoilt[at : at + 1]
+        elif kind == 5:
+            first, last = sorted((at, other))
+            spoilt[first:last] = sorted(spoilt[first:last])
+        elif at < len(spoilt):
+            spoilt.insert(other, spoilt.pop(at))
+    return spoilt
+
+
+def row_bytes(rows: list[int]) -> bytes:
+    return struct.pack(f"<{len(rows)}I", *rows)
+
+
+def _message_rows(content: bytes, _: list[bytes], rng: random.Random) -> bytes:
+    """Other rows of a certificate of kind picks, with their counts adapted in most."""
+    parts = Parts.of(content)
+    obj = json.loads(parts.claim)
+    words = list(struct.unpack(f"<{len(parts.message) // 4}I", parts.message))
+    lists = {"picks": words[: obj["picks"]], "errors": words[obj["picks"] :]}
+    key = rng.choice(("picks", "errors"))
+    lists[key] = spoil_rows(lists[key], obj["m"], rng)
+    if key == "errors" and rng.random() < 0.7:
+        lists[key].sort()
+    if rng.random() < 0.8:
+        obj |= {name: len(rows) for name, rows in lists.items()}
+        for item in obj["ledger"]:
+            item["count"] = obj[item["item"]] if rng.random() < 0.95 else item["count"]
+    message = row_bytes([*lists["picks"], *lists["errors"]])
+    if rng.random() < 0.1:
+        message = message[: rng.randrange(len(message) + 1)]
+    return Parts(canonical(obj), message).seal()
+
+
+def _message_none(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
+    """A certificate that has no message: its claim is changed instead, or it gets one."""
+    if rng.random() < 0.9:
+        return _claim_values(content, others, rng)
+    return Parts(Parts.of(content).claim, rng.randbytes(rng.choice((1, 4, 60)))).seal()
 
 
 def _swapped(content: bytes, others: list[bytes], rng: random.Random) -> bytes:
@@ -212,4 +273,5 @@ _KINDS: tuple[Mutation, ...] = (
     _message_bits,
     _swapped,
 )
+_MESSAGES: dict[str, Mutation] = {"picks": _message_rows, "holdout": _message_none}
 _WEIGHTS = (2, 2, 1, 2, 8, 8, 1)

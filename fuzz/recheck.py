@@ -24,9 +24,17 @@ Rows = NDArray[Any]
 _MOST_EXACT = 5000  # examples
 
 
-def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) -> str:
-    """Why the claim of an accepted file is false; empty if it is true (of g or Q: f is not looked
-    at).
+def falsehood(
+    content: bytes,
+    x: Rows,
+    y: Rows,
+    held: tuple[Rows, Rows] | None,
+    given: dict[str, Any] | None = None,
+) -> str:
+    """Why the claim of an accepted file is false; empty if it is true (of kinds occam and pac-bayes
+    of g and Q: f is not looked at).
+
+    given: the arrays that kinds holdout and picks are verified with, by their names there.
     """
     parts = Parts.of(content)
     claim = json.loads(parts.claim)
@@ -36,6 +44,14 @@ def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) 
         from fuzz.recheck_posterior import posterior_falsehood
 
         return posterior_falsehood(claim, parts.message, x, y, held)
+    if claim["kind"] == "holdout":
+        from fuzz.recheck_holdout import holdout_falsehood
+
+        return holdout_falsehood(claim, parts.message, given or {})
+    if claim["kind"] == "picks":
+        from fuzz.recheck_picks import picks_falsehood
+
+        return picks_falsehood(claim, parts.message, given or {})
     if sum(item["bits"] for item in claim["ledger"]) != claim["bits"]:
         return "the ledger does not sum to the bits"
     net = format_reader.read(parts.message, claim["bits"])
@@ -51,6 +67,11 @@ def falsehood(content: bytes, x: Rows, y: Rows, held: tuple[Rows, Rows] | None) 
             line["errors"], line["m"], Fraction(Decimal(line["delta"])) / 2**bits, line["bound"]
         ):
             return f"{line['errors']} errors do not imply {line['bound']}"
+    return transfer_falsehood(claim)
+
+
+def transfer_falsehood(claim: dict[str, Any]) -> str:
+    """Why the bound on f does not follow from its counts; empty if it does, or there is none."""
     moved = claim["transfer"]
     if moved is not None:
         if not implies(
@@ -114,10 +135,11 @@ def _long_tail(k: int, m: int, p: Fraction) -> Any:
         )  # what is left out, and rounding, is no falsehood
 
 
-def fingerprint(x: Rows, y: Rows) -> str:
-    """Section 5."""
-    digest = hashlib.sha256(b"cushion-data-1\n")
-    for array in (x, y):
+def fingerprint(*arrays: Rows) -> str:
+    """Section 5: of x and y, or of x alone."""
+    name = "data" if len(arrays) > 1 else "inputs"
+    digest = hashlib.sha256(f"cushion-{name}-1\n".encode())
+    for array in arrays:
         little = array.dtype.newbyteorder("<")
         digest.update(f"{little.str} {','.join(map(str, array.shape))}\n".encode())
         digest.update(np.ascontiguousarray(array, dtype=little).tobytes())
