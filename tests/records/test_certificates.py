@@ -4,6 +4,7 @@ truly.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -187,3 +188,38 @@ def test_picks_on_a_backbone_are_told_truly() -> None:
     assert f"| cifar10 | {percent_up(claim.bound)} | {counts} |" in table
     assert f"`{log[0][2:]}`" in table
     assert percent_up(claim.bound) in (RECORDS.parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+OWN = RECORDS / "own-net"
+
+
+@pytest.mark.parametrize("kind", ["holdout", "fit", "transfer"])
+def test_the_three_kinds_about_one_net_are_told_truly(kind: str) -> None:
+    level = cushion.verify(OWN / f"{kind}.cushion", None).level
+    assert level == "message"
+    claim, _ = unpack((OWN / f"{kind}.cushion").read_bytes())
+    record = json.loads((OWN / "table.json").read_text(encoding="utf-8"))
+    row = next(row for row in record["rows"] if row["kind"] == kind)
+    line = getattr(claim, "transfer", None)
+    bound = claim.bound if line is None else line.bound_f
+    assert row["bound"] == float(bound)
+    page = (RECORDS / "README.md").read_text(encoding="utf-8")
+    error = f"{100 * row['test_error']:.2f} %"
+    assert f"| {percent_up(bound)} | {error} |" in page
+    assert f"| {row['seconds']} s, {row['verify_seconds']} s |" in page
+    assert record["command"] in page
+    counts = {
+        "holdout": f"{claim.errors} errors on the other {spaced(claim.m)}",
+        "fit": f"{spaced(getattr(claim, 'picks', 0))} picks + {spaced(claim.errors)} errors",
+        "transfer": f"disagree on {spaced(line.disagreements)} of {spaced(line.m)}" if line else "",
+    }
+    assert counts[kind] in page
+    assert row["test_error"] <= float(bound)
+
+
+def test_the_fit_is_the_code_that_lies_beside() -> None:
+    claim, _ = unpack((OWN / "fit.cushion").read_bytes())
+    assert isinstance(claim, PicksClaim)
+    assert claim.fit is not None
+    source = hashlib.sha256((OWN / "cnn.py").read_bytes()).hexdigest()
+    assert (claim.fit.source, claim.fit.function) == (source, "fit")
