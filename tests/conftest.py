@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.pop("COLUMNS", None)  # tables are as wide as into a pipe, whoever started the tests
@@ -13,11 +15,31 @@ import torch  # after the line above, which torch reads when it is loaded
 from tests.cases import Layer
 from tests.clock import Clock, own_clock
 
+from cushion.data import registered
+from cushion.data.store import root
 from cushion.nets.operators import Operator
 
 # Several test processes share the cores: more threads each would only make them wait for one
 # another.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def _looks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("looks")
+
+
+@pytest.fixture(autouse=True)
+def _first_uses_of_this_test(
+    _looks: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of held-out rows is not that of other tests, nor of who runs them."""
+    own = _looks / hashlib.sha256(request.node.nodeid.encode()).hexdigest()
+
+    def folder() -> Path:
+        return root() / "looks" if "CUSHION_DATA" in os.environ else own
+
+    monkeypatch.setattr(registered, "_folder", folder)
 
 
 @pytest.fixture

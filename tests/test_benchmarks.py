@@ -13,7 +13,16 @@ from benchmarks import __main__ as benchmarks
 from benchmarks import limits
 
 ROOT = Path(__file__).parent.parent
-HELPERS = {"support_matrix", "support_nets", "scale", "looks", "__init__", "__main__", "workloads"}
+HELPERS = {
+    "support_matrix",
+    "support_nets",
+    "scale",
+    "looks",
+    "own_net",
+    "__init__",
+    "__main__",
+    "workloads",
+}
 
 
 def test_every_file_is_a_benchmark_that_can_be_chosen() -> None:

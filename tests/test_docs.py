@@ -33,11 +33,11 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     (block,) = python_blocks("README.md")
     code = f"""
 import cushion
-train_set = cushion.load("digits,subset=200,seed=0")
+train_set, test_set = cushion.load("digits,subset=200,seed=0"), cushion.load("digits", "test")
 cushion.train("small", train_set, "run", epochs=1)
 model = cushion.load_net("run").module
 {block}
-print(cushion.verify(path, train_set).ok, cert.about)
+print(cushion.verify(path, train_set, holdout=test_set, model=model).ok, cert.about)
 """
     shown = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code],
@@ -46,7 +46,7 @@ print(cushion.verify(path, train_set).ok, cert.about)
         text=True,
         check=True,
     )
-    assert shown.stdout.rstrip().endswith("True g")
+    assert shown.stdout.rstrip().endswith("True f")
 
 
 @pytest.mark.full

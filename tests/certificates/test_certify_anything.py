@@ -29,7 +29,7 @@ def test_a_net_of_any_precision_is_imitated_and_bounded(
     tmp_path: Path, clock: Clock, dtype: torch.dtype
 ) -> None:
     model, data, fresh = linear(dtype), blobs(), blobs(100, seed=1)
-    certificate = cushion.certify(model, data, unlabelled=fresh, minutes=0.02)
+    certificate = cushion.certify(model, data, unlabelled=fresh, kind="occam", minutes=0.02)
     assert certificate.about == "f"
     path = certificate.save(tmp_path / "f.cushion")
 
@@ -48,7 +48,7 @@ def test_a_net_of_any_precision_is_imitated_and_bounded(
 def test_a_fitted_classifier_is_imitated(clock: Clock) -> None:
     data, fresh = blobs(), blobs(100, seed=1)
     fitted = LogisticRegression().fit(data.x.reshape(200, -1), data.y)
-    certificate = cushion.certify(fitted, data, unlabelled=fresh, minutes=0.02)
+    certificate = cushion.certify(fitted, data, unlabelled=fresh, kind="occam", minutes=0.02)
     assert certificate.claim.made_with["imitates_a_model"] is True
     assert certificate.claim.transfer.net_fingerprint == (  # type: ignore[union-attr]
         answer(fitted, data.x, classes=3).net_fingerprint
@@ -62,7 +62,9 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
     data, fresh = blobs(), blobs(100, seed=1)
     x, some = data.x.reshape(200, -1), data.y != 1
     fitted = LogisticRegression().fit(x[some], data.y[some])
-    path = cushion.certify(fitted, data, unlabelled=fresh, minutes=0.02).save(tmp_path / "f")
+    path = cushion.certify(fitted, data, unlabelled=fresh, kind="occam", minutes=0.02).save(
+        tmp_path / "f"
+    )
     assert "transfer" in cushion.verify(path, data, unlabelled=fresh, model=fitted).replayed
     names = np.array(["cat", "dog", "eel"])
     named = LogisticRegression().fit(x, names[data.y])
@@ -70,7 +72,9 @@ def test_verify_numbers_a_classifier_s_classes_as_certify_does(
     assert held.labels == ("dog", "eel")
     errors = teacher_scores(named, held).argmax(dim=1).numpy() != held.y
     assert errors.mean() == (named.predict(x[data.y > 0]) != names[data.y[data.y > 0]]).mean()
-    path = cushion.certify(named, held, unlabelled=fresh, minutes=0.02).save(tmp_path / "n")
+    path = cushion.certify(named, held, unlabelled=fresh, kind="occam", minutes=0.02).save(
+        tmp_path / "n"
+    )
     assert "transfer" in cushion.verify(path, held, unlabelled=fresh, model=named).replayed
     with pytest.raises(cushion.BadInput, match="`model` and `answering` both say"):
         cushion.verify(path, held, unlabelled=fresh, model=named, answering=lambda _: None)  # type: ignore[arg-type, return-value]
@@ -84,6 +88,7 @@ def test_arrays_and_tensors_are_data_everywhere(clock: Clock, as_given: Any) -> 
         (as_given(data.x), as_given(data.y)),
         holdout=(as_given(held.x), as_given(held.y)),
         unlabelled=as_given(fresh.x),
+        kind="occam",
         minutes=0.02,
     )
     claim: Any = certificate.claim

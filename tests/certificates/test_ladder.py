@@ -80,6 +80,20 @@ def test_fresh_inputs_bound_the_net_through_picks_and_verify_replays_it(tmp_path
     assert not cushion.verify(path, SAMPLE, model=net(), unlabelled=blobs(300, 3)).ok
 
 
+def test_minutes_beside_fresh_inputs_ask_for_the_better_of_two_nets(tmp_path: Path) -> None:
+    found = cushion.certify(net(), SAMPLE, unlabelled=FRESH, minutes=0.02)
+    assert made(found) == {"transfer", "picks", "occam"}
+    assert [one.delta for one in shares(found.ladder)] == ["0.02", "0.005", "0.02", "0.005"]
+    rungs = {rung.kind: rung for rung in found.ladder}
+    both = [rungs[kind].certificate for kind in ("picks", "occam")]
+    assert all(one is not None and one.about == "f" for one in both)
+    assert rungs["transfer"].bound == found.bound == min(one.bound for one in both if one)
+    for one in both:
+        assert one is not None
+        path = one.save(tmp_path / f"{one.claim.kind}.cushion")
+        assert cushion.verify(path, SAMPLE, model=net(), unlabelled=FRESH).ok
+
+
 def test_the_smallest_bound_on_the_net_itself_is_the_best() -> None:
     few = blobs(12, 4)
     found = cushion.certify(net(), SAMPLE, holdout=few, unlabelled=FRESH)
@@ -143,3 +157,16 @@ def test_a_net_that_guesses_is_doubted() -> None:
         wrong.weight.copy_(-torch.from_numpy(CENTRES))
     with pytest.warns(UserWarning, match="of its own training data, as guessing would"):
         cushion.certify(wrong, SAMPLE, holdout=HELD)
+
+
+def test_what_is_refused_is_refused_before_held_out_rows_are_counted() -> None:
+    counted: list[str] = []
+
+    def make(model: Any, data: Dataset, *, kind: str, **how: Any) -> Certificate:
+        counted.append(kind)
+        return cushion.certify(model, data, kind=kind, **how)
+
+    for inputs in (SAMPLE.x, np.zeros((5, 4), np.float32)):
+        with pytest.raises(BadInput, match=r"not fresh|must be alike"):
+            climb(make, net(), SAMPLE, HELD, unlabelled=inputs)
+    assert counted == []

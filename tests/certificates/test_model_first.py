@@ -61,7 +61,7 @@ def test_certify_still_takes_data_first() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"method": "integers"}, "`method` must be one of integer, subspace"),
+        ({"method": "integers"}, "must be one of integer, subspace"),
         ({"method": "integer", "steps": 5}, "does not take `steps`, only subspace, supermask"),
         ({"method": "supermask", "k": 5}, "does not take `k`, only subspace"),
         ({"method": "subspace", "draws": 5}, "does not take `draws`, only pac-bayes"),

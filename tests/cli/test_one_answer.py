@@ -48,11 +48,11 @@ def test_the_ladder_is_the_first_thing_said_and_short(capsys: Capture) -> None:
     assert code == 0
     ladder = out.split("\n\n")[0].splitlines()
     assert len(ladder) <= 8
-    assert [line.split()[0] for line in ladder[1:5]] == ["hold-out", "transfer", "picks", "Occam"]
-    assert "your net f        0.025" in ladder[1]
-    assert "not run" in ladder[4]
-    assert "--kind occam" in ladder[4]
-    assert ladder[5].startswith("best for you: hold-out. With probability at least 97.5 %, your")
+    assert [line.split()[0] for line in ladder[2:6]] == ["hold-out", "transfer", "picks", "Occam"]
+    assert "your net f        0.025" in ladder[2]
+    assert "not run" in ladder[5]
+    assert "--kind occam" in ladder[5]
+    assert ladder[0].startswith("best for you: hold-out. With probability at least 97.5 %, your")
     assert ladder[6] == "Written: f.cushion (hold-out), f.picks.cushion (picks)."
     assert "Together they fail with probability at most 0.05:" in out
     commands = check_commands(out)
@@ -75,6 +75,26 @@ def test_json_has_the_ladder_its_files_and_shares_that_sum_to_delta(capsys: Capt
     ]
     assert set(told["ladder"][0]) == {"kind", "about", "bound", "delta", "needs", "file"}
     assert not Path("f.cushion.best").exists()
+
+
+def test_minutes_beside_fresh_inputs_run_both_and_every_file_can_be_checked(
+    capsys: Capture,
+) -> None:
+    flags = ("--unlabelled", "u.npz", "--minutes", "0.02")
+    code, out, _ = ask(capsys, *certify(*OWN, *flags, "--json", "told.json"))
+    told = json.loads(Path("told.json").read_text())
+    files = {one["kind"]: one["file"] for one in told["ladder"]}
+    assert (code, told["about"], told["best"]) == (0, "f", "transfer")
+    bounds = {one["kind"]: one["bound"] for one in told["ladder"]}
+    assert told["bound"] == bounds["transfer"]
+    assert files["transfer"] == "f.cushion"
+    assert sorted([files["picks"], files["occam"]])[0] == "f.cushion"
+    other = "occam" if files["picks"] == "f.cushion" else "picks"
+    assert files[other] == f"f.{other}.cushion"
+    commands = check_commands(out)
+    assert {one[1] for one in commands} == set(files.values()) - {None}
+    for one in commands:
+        assert ask(capsys, *one)[0] == 0
 
 
 def test_fresh_inputs_bound_the_net_and_the_command_said_replays_it(capsys: Capture) -> None:

@@ -52,7 +52,19 @@ def test_a_fitted_classifier_is_certified_and_its_answers_are_replayed(
     out = str(mine.with_name("f.cushion"))
     f = ["--net", f"{mine}:fitted", "--unlabelled", "digits,split=test"]
     code, said, err = ask(
-        capsys, "certify", "--data", "digits", *f, "--minutes", "0.02", "-o", out, "--json", "-"
+        capsys,
+        "certify",
+        "--data",
+        "digits",
+        *f,
+        "--kind",
+        "occam",
+        "--minutes",
+        "0.02",
+        "-o",
+        out,
+        "--json",
+        "-",
     )
     assert code == 0, err
     found = json.loads(said)
@@ -72,7 +84,18 @@ def test_normalise_stands_in_the_certificate_and_in_the_net(
     f += ["--unlabelled", "digits,split=test"]
     constants = ["--normalise", "0.3,0.2"]
     code, said, err = ask(
-        capsys, "certify", "--data", "digits", *f, *constants, "--minutes", "0.02", "-o", out
+        capsys,
+        "certify",
+        "--data",
+        "digits",
+        *f,
+        *constants,
+        "--kind",
+        "occam",
+        "--minutes",
+        "0.02",
+        "-o",
+        out,
     )
     assert code == 0, err
     assert "f reads (x - 0.3) / 0.2, as --normalise says." in said

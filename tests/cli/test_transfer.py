@@ -68,7 +68,16 @@ def own(folder: Path, weights: str = "mine.pt", unlabelled: str = "digits,split=
 
 
 def certify(folder: Path, unlabelled: str = "digits,split=test") -> list[str]:
-    return ["certify", "--data", "digits", *own(folder, unlabelled=unlabelled), "--minutes", "0.05"]
+    return [
+        "certify",
+        "--data",
+        "digits",
+        *own(folder, unlabelled=unlabelled),
+        "--kind",
+        "occam",
+        "--minutes",
+        "0.05",
+    ]
 
 
 def verify(folder: Path) -> list[str]:
@@ -210,7 +219,18 @@ def test_without_unlabelled_inputs_the_bound_is_about_g(
     capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "g.cushion")
-    argv = ["certify", "--data", "digits", *own(place)[:4], "--minutes", "0.02", "-o", out]
+    argv = [
+        "certify",
+        "--data",
+        "digits",
+        *own(place)[:4],
+        "--kind",
+        "occam",
+        "--minutes",
+        "0.02",
+        "-o",
+        out,
+    ]
     code, text, _ = ask(capsys, argv)
     assert code == 0
     assert "not about f" in text
@@ -235,7 +255,9 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     assert model.training
     data, fresh = load_pair("digits")
     assert fresh is not None
-    certificate = cushion.certify(model, data, unlabelled=fresh, delta="0.1", minutes=0.02)
+    certificate = cushion.certify(
+        model, data, unlabelled=fresh, delta="0.1", kind="occam", minutes=0.02
+    )
     assert model.training
     assert (certificate.about, certificate.claim.delta) == ("f", "0.08")
     path = certificate.save(tmp_path / "f.cushion")
@@ -244,7 +266,9 @@ def test_the_same_in_python(place: Path, tmp_path: Path) -> None:
     )
     assert (verdict.ok, "transfer" in verdict.replayed) == (True, True)
     with pytest.raises(cushion.BadInput, match="`model`"):
-        cushion.certify(cushion.trace(model, data.shape), data, unlabelled=fresh, minutes=0.02)
+        cushion.certify(
+            cushion.trace(model, data.shape), data, unlabelled=fresh, kind="occam", minutes=0.02
+        )
     with pytest.raises(cushion.BadInput, match="rows of the sample"):
         cushion.certify(model, data, unlabelled=data, minutes=0.02)
 

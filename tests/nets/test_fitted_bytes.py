@@ -67,7 +67,7 @@ def test_a_classifier_that_was_wrapped_before_is_asked_by_its_data(forest: Any) 
 
 def test_certify_and_verify_replay_it(forest: Any, tmp_path: Path) -> None:
     fresh = X[1400:]
-    made = cushion.certify(forest, TRAIN, unlabelled=fresh, minutes=0.02)
+    made = cushion.certify(forest, TRAIN, unlabelled=fresh, kind="occam", minutes=0.02)
     path = made.save(tmp_path / "f.cushion")
     verdict = cushion.verify(path, TRAIN, unlabelled=fresh, model=forest)
     assert "transfer" in verdict.replayed

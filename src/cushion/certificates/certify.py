@@ -25,9 +25,16 @@ from cushion.certificates.ladder import answer_of, climb
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.picks.options import PicksOptions
-from cushion.certificates.picks.run import certify_by_list, certify_fit
+from cushion.certificates.picks.run import certify_by_list, certify_fit, reading_of
 from cushion.certificates.search.integer.search import search
-from cushion.certificates.search.options import Kind, Method, Report, SearchOptions, no_report
+from cushion.certificates.search.options import (
+    Kind,
+    Method,
+    Report,
+    SearchOptions,
+    check_kind,
+    no_report,
+)
 from cushion.certificates.search.posterior import FoundPosterior, train_posterior
 from cushion.certificates.search.sample import reading_for
 from cushion.certificates.search.seeded import search_seeded
@@ -45,8 +52,8 @@ from cushion.certificates.transfer import (
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.dataset import hash_arrays
 from cushion.data.doubts import doubts_about_error
-from cushion.data.inputs import Inputs, as_holdout, as_inputs, freshness_fault
-from cushion.data.rows import Reading
+from cushion.data.inputs import Inputs, as_fresh, as_holdout, check_fresh
+from cushion.data.registered import unless_looked_at
 from cushion.errors import BadInput, Malformed, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind, step_before
@@ -139,6 +146,7 @@ def certify(
         top_k,
         None if selective is None else str(selective),
     )
+    check_kind(kind, method)
     how: dict[str, Any] = {"normalise": normalise, "device": device, "batch": batch}
     if kind == "holdout":
         if unlabelled is not None or fit is not None or picks is not None:
@@ -149,18 +157,21 @@ def certify(
         raise BadInput(
             "`looks`, `per_class`, `top_k` and `selective` belong to `kind` = holdout; give that"
         )
-    searched = any(one is not None for one in (method, minutes, steps, k, width))
+    # beside fresh inputs `minutes` asks for a search too, for the better of two nets g
+    timed = minutes if unlabelled is None else None
+    searched = any(one is not None for one in (method, timed, steps, k, width))
     if method is None:
         method = "pac-bayes" if kind == "pac-bayes" else _USUAL.method
     options = SearchOptions(minutes, steps, k, width, method, str(delta), seed, draws)
     if kind is None and not searched and fit is None and picks is None and draws == _USUAL.draws:
         how |= {"unlabelled": unlabelled, "backbone": backbone, "stated_error": stated_error}
         how["searching"] = {"seed": seed, "report": report, "keep": keep, "tell": tell}
+        how["searching"] |= {} if minutes is None else {"minutes": minutes}
         return answer_of(climb(certify, model, data, holdout, delta=delta, **how))
     if kind is not None and (kind == "pac-bayes") != (method == "pac-bayes"):
         raise BadInput(f"`method` = {method} is not of `kind` = {kind}; give one of them")
     sample = as_dataset(data) if fit is not None else _readable(as_dataset(data))
-    holdout = as_holdout(holdout, sample, reading_for(sample))
+    holdout = unless_looked_at(as_holdout(holdout, sample, reading_for(sample)))
     remark(*sample.doubts)
     seen = None
     if backbone is not None:
@@ -194,7 +205,7 @@ def certify(
     delta_g, delta_f = (total, None) if unlabelled is None else split_delta(total)
     if unlabelled is not None and (model is None or isinstance(model, Network)):
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
-    inputs = None if unlabelled is None else _fresh_inputs(unlabelled, sample)
+    inputs = None if unlabelled is None else as_fresh(unlabelled, sample, reading_for(sample))
 
     counted: dict[bytes, int] = {}  # errors by message: what was judged is not counted again
 
@@ -243,7 +254,7 @@ def certify(
     certificate = stated(found.net, notes, holdout)
     if inputs is None or delta_f is None:
         return certificate
-    _check_fresh(inputs, sample, found.net.as_read)
+    check_fresh(inputs, sample, found.net.as_read)
     assert scores is not None
     tolerance = choose_tolerance(_largest(scores), _relative_tolerance(model))
     with batches(batch):
@@ -280,8 +291,12 @@ def _certify_picks(
         raise BadInput("to bound your own net by picks give both `model` and `unlabelled`")
     if unlabelled is None:
         return certify_by_list(sample, total, chosen, seen=seen, holdout=holdout)[0]
-    inputs, (delta_g, delta_f) = _fresh_inputs(unlabelled, sample), split_delta(total)
+    inputs, (delta_g, delta_f) = (
+        as_fresh(unlabelled, sample, reading_for(sample)),
+        split_delta(total),
+    )
     certificate, trained = certify_by_list(sample, delta_g, chosen, holdout=holdout)
+    check_fresh(inputs, sample, reading_of(trained, sample))
     with batches(batch):
         scores = teacher_scores(model, sample)
         answers = answer(model, inputs.x, classes=sample.classes, labels=sample.labels)
@@ -364,24 +379,3 @@ def _notes(options: SearchOptions, interrupted: bool) -> dict[str, Any]:
     told = {name: value for name, value in asked.items() if value is not None}
     said = {"method": options.method, "seed": options.seed, "interrupted": interrupted}
     return said | time | told
-
-
-def _fresh_inputs(unlabelled: Inputs | AnyData, sample: Dataset) -> Inputs:
-    """The inputs, or BadInput unless they are of the sample's kind and have no rows from it."""
-    inputs = as_inputs(unlabelled)
-    if inputs.x.dtype != sample.x.dtype or inputs.x.shape[1:] != sample.x.shape[1:]:
-        raise BadInput(
-            f"{inputs.name}: the unlabelled inputs are {inputs.x.dtype} {inputs.x.shape[1:]} but "
-            f"the sample's are {sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
-        )
-    _check_fresh(inputs, sample, reading_for(sample))
-    return inputs
-
-
-def _check_fresh(inputs: Inputs, sample: Dataset, read: Reading | None) -> None:
-    """BadInput if some of the inputs are the sample's own, also as a net reads them."""
-    if fault := freshness_fault(inputs.x, sample.x, read):
-        raise BadInput(
-            f"{inputs.name}: the unlabelled inputs are not fresh, {fault}; give some that were "
-            "used for nothing else, such as those of a set's held-out part (NAME,split=test)"
-        )

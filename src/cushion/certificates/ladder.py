@@ -2,7 +2,8 @@
 
 Hold-out, about the user's net f, where there are f and held-out labels; transfer, about f, where
 there are fresh unlabelled inputs; picks, about a classifier g, from the sample alone; Occam, the
-same by a search that takes minutes, where picks cannot read the sample or it is asked for.
+same by a search that takes minutes, where picks cannot read the sample or it is asked for. With
+both, the transfer goes through the g that bounds f better.
 
 All that is made at once shares δ, so all of it holds together, and the best may be quoted.
 """
@@ -20,10 +21,12 @@ from cushion.certificates.answers import teacher_scores
 from cushion.certificates.certificate import Certificate, total_delta
 from cushion.certificates.format.claims import Transfer
 from cushion.certificates.picks.configurations import learner_for, numbers_for
+from cushion.certificates.search.sample import reading_for
 from cushion.certificates.transfer import split_delta
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
 from cushion.data.doubts import doubts_about_error
-from cushion.data.inputs import Inputs, as_holdout
+from cushion.data.inputs import Inputs, as_fresh, as_holdout
+from cushion.data.registered import unless_looked_at
 from cushion.errors import BadInput, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind
@@ -80,7 +83,7 @@ def climb(
     most δ.
 
     make: `certify`; how: how the model answers (normalise, device, batch); searching: what only a
-    search is told.
+    search is told. If that says `minutes`, Occam is run beside picks, and they share δ.
     """
     if unlabelled is not None and model is None:
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
@@ -88,24 +91,26 @@ def climb(
         sample, held = load_pair(data)
     else:
         sample, held = as_dataset(data), holdout
-    held = as_holdout(held, sample)
+    held = unless_looked_at(as_holdout(held, sample))
     total = parse_delta(str(delta))
     own = model is not None and held is not None
-    about_g = _about_g(sample, backbone, needed=not own)
-    if unlabelled is not None and about_g is None:
+    first = _about_g(sample, backbone, needed=not own)
+    if unlabelled is not None and first is None:
         raise BadInput(
             f"{sample.name}: neither picks nor integer nets read its inputs, so nothing can be "
             "compared with your net; leave `unlabelled` out"
         )
+    if unlabelled is not None:  # what is refused is refused before held-out rows are counted
+        unlabelled = as_fresh(unlabelled, sample, reading_for(sample))
     net = placed(behind(model, how.get("normalise"), sample.shape), how.get("device"))
     made: dict[str, Certificate] = {}
-    share, rest = split_delta(total, _HALF) if own and about_g is not None else (total, total)
+    share, rest = split_delta(total, _HALF) if own and first is not None else (total, total)
     if own:
         told = format(share, "f")
         made["holdout"] = make(model, sample, kind="holdout", holdout=held, delta=told, **how)
-    if about_g is not None:
+    for about_g, part in _shared(first, rest, (searching or {}).get("minutes")):
         # g is counted on held-out rows only where f is not: each look at them would cost
-        given: dict[str, Any] = {"holdout": None if own else held, "delta": format(rest, "f")}
+        given: dict[str, Any] = {"holdout": None if own else held, "delta": format(part, "f")}
         given |= {} if backbone is None else {"backbone": backbone}
         given |= (searching or {}) if about_g == "occam" else {}
         imitated = None
@@ -147,8 +152,9 @@ def shares(rungs: tuple[Rung, ...]) -> tuple[Share, ...]:
 
 def _rungs(made: dict[str, Certificate], with_net: bool) -> tuple[Rung, ...]:
     """Those made, and of the others what they would need."""
-    held, g = made.get("holdout"), made.get("picks") or made.get("occam")
-    both = None if g is None or g.about == "g" else g
+    held = made.get("holdout")
+    through = [one for one in made.values() if _transfer(one) is not None]
+    both = min(through, key=lambda one: one.bound, default=None)
     net = "" if with_net else "`model`, and "
     labels, inputs = "held-out labels, used for nothing else", "fresh inputs without labels"
     found = [
@@ -186,6 +192,18 @@ def _about_g(sample: Dataset, backbone: Any, *, needed: bool) -> Literal["picks"
         readable = sample.x.dtype in (np.uint8, np.float32)
         return "picks" if backbone is not None else "occam" if readable or needed else None
     return "picks"
+
+
+def _shared(
+    first: Literal["picks", "occam"] | None, rest: Decimal, minutes: float | None
+) -> list[tuple[Literal["picks", "occam"], Decimal]]:
+    """The kinds about g that are made, each with its part of δ."""
+    if first is None:
+        return []
+    if first == "occam" or minutes is None:
+        return [(first, rest)]
+    share, other = split_delta(rest, _HALF)
+    return [("picks", share), ("occam", other)]
 
 
 def _doubt(net: Any, sample: Dataset, stated: float | None) -> None:

@@ -47,7 +47,8 @@ def add_parser(verbs: Any) -> None:
     kinds = (
         "holdout: NET itself, by labels that it has never seen; picks: a learner, paid by the rows "
         "that it needs; occam: one integer net, paid by its bits; pac-bayes: as --method pac-bayes "
-        "(default: the strongest that the inputs allow; with --minutes or --method occam)"
+        "(default: the strongest that the inputs allow; --method, and --minutes without "
+        "--unlabelled, mean occam; with --unlabelled --minutes adds occam to picks)"
     )
     parser.add_argument("--kind", choices=("holdout", "picks", "occam", "pac-bayes"), help=kinds)
     add_options(parser, SearchOptions)
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int | None:
     from cushion.certificates.certify import certify
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
+    from cushion.data.registered import unless_looked_at
     from cushion.nets.batch_size import batches
     from cushion.theorems.occam import parse_delta
 
@@ -82,6 +84,7 @@ def run(args: argparse.Namespace) -> int | None:
     check_writable(args.out)
     options.check_net_flags(args)
     data, holdout = load_pair(args.data)
+    holdout = unless_looked_at(holdout)
     loaded = None if args.net is None else options.load_named_net(args, data)
     model = None if loaded is None else loaded.module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
@@ -117,7 +120,8 @@ def run(args: argparse.Namespace) -> int | None:
 
 def _climbs(args: argparse.Namespace) -> bool:
     """Whether no kind was asked for, nor anything that belongs to one."""
-    searched = set(flags_given(SearchOptions, args)) - {"delta", "seed"}
+    free = {"delta", "seed"} | ({"minutes"} if args.unlabelled else set())
+    searched = set(flags_given(SearchOptions, args)) - free
     return args.kind is None and not (searched or flags_given(PicksOptions, args) or args.fit)
 
 

@@ -45,8 +45,10 @@ def run(args: argparse.Namespace) -> None:
     options.check_net_flags(args)
     data, held = load_pair(args.data)
     held = args.holdout or held
-    if args.net is not None and held is not None:
-        check_writable(beside(args.out, "picks" if args.unlabelled is None else "transfer"))
+    others = ["picks" if args.unlabelled is None else "transfer"] * (held is not None)
+    for kind in (*others, *(["occam"] if chosen.minutes is not None else ())):
+        if args.net is not None:
+            check_writable(beside(args.out, kind))
     loaded = None if args.net is None else options.load_named_net(args, data)
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
     kept = best_beside(args.out)
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace) -> None:
     given["backbone"] = None if backbone.backbone is None else backbone
     given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
     own: dict[str, Any] = {"seed": chosen.seed, "keep": kept}
+    own |= {} if chosen.minutes is None else {"minutes": chosen.minutes}
     own["tell"] = lambda said: options.note(translate(said, args.flags))
     with options.searching("certifying") as report:
         own["report"] = report
@@ -81,17 +84,14 @@ def beside(out: str, kind: str) -> Path:
 def _write(rungs: tuple[Rung, ...], chosen: Rung, out: str) -> dict[str, str]:
     """Kind and file of each certificate, the best first."""
     files: dict[str, str] = {}
+    saved: dict[int, str] = {}  # a transfer and its g are one certificate
     for rung in (chosen, *rungs):
-        if rung.certificate is None or rung.kind in files:
+        if (made := rung.certificate) is None or rung.kind in files:
             continue
-        if rung.certificate is chosen.certificate:
-            files[rung.kind] = out
-        elif rung.kind == "picks" and "transfer" in files:  # both are in one file
-            files[rung.kind] = files["transfer"]
-            continue
-        else:
-            files[rung.kind] = str(beside(out, rung.kind))
-        rung.certificate.save(files[rung.kind])
+        if id(made) not in saved:
+            saved[id(made)] = out if rung is chosen else str(beside(out, rung.kind))
+            made.save(saved[id(made)])
+        files[rung.kind] = saved[id(made)]
     return files
 
 
@@ -129,8 +129,8 @@ def _lines(
         for rung in rungs
     ]
     lines = [
-        translate(table(["kind", "at most", "about", "δ", "needs"], rows), args.flags),
         f"best for you: {_NAMES[chosen.kind]}. {sentence(made[0][1].claim)}",
+        translate(table(["kind", "at most", "about", "δ", "needs"], rows), args.flags),
     ]
     if args.net is not None and chosen.about == "g":
         lines.append(_NOT_ABOUT_F)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from cushion.certificates.format.limits import FEWEST_DRAWS, MOST_DRAWS
 from cushion.errors import BadInput
@@ -81,3 +81,10 @@ class SearchOptions(Budgeted):
                 takers = ", ".join(methods)
                 raise BadInput(f"`method` = {self.method} does not take `{name}`, only {takers}")
         super().__post_init__()
+
+
+def check_kind(kind: Kind | None, method: Method | None) -> None:
+    """BadInput for a word that is none of them."""
+    for name, said, known in (("kind", kind, get_args(Kind)), ("method", method, get_args(Method))):
+        if said is not None and said not in known:
+            raise BadInput(f"`{name}` = {said!r} must be one of {', '.join(known)}")
