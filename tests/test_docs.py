@@ -16,20 +16,27 @@ def python_blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_python_of_getting_started_runs(tmp_path: Path) -> None:
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run in, whose certificates are not remembered in the reader's own."""
+    monkeypatch.setenv("CUSHION_DATA", str(tmp_path / "sets"))
+    return tmp_path
+
+
+def test_the_python_of_getting_started_runs(away: Path) -> None:
     (block,) = python_blocks("docs/getting-started.md")
     quick = block
     for long, short in (('"digits"', '"digits,subset=200"'),):
         assert long in quick
         quick = quick.replace(long, short)
     shown = subprocess.run(
-        [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", quick], cwd=away, capture_output=True, text=True, check=True
     )
     assert shown.stdout.rstrip().endswith("True")
     assert "layer_cushion" in shown.stdout
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+def test_the_python_of_the_readme_runs(away: Path) -> None:
     (block,) = python_blocks("README.md")
     code = f"""
 import cushion
@@ -41,7 +48,7 @@ print(cushion.verify(path, train_set, holdout=test_set, model=model).ok, cert.ab
 """
     shown = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code],
-        cwd=tmp_path,
+        cwd=away,
         capture_output=True,
         text=True,
         check=True,

@@ -13,7 +13,10 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "docs" / "notebooks").glob("*
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_cell_by_cell_in_one_namespace(path: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_cell_by_cell_in_one_namespace(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSHION_DATA", str(tmp_path / "sets"))
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]
     assert not any(one.get("outputs") for one in notebook["cells"]), "outputs are stripped"

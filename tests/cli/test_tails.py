@@ -70,13 +70,15 @@ def test_the_answer_has_tables_doubts_and_meanings(
     assert "bootstrap" not in out
 
 
+@pytest.mark.parametrize(
+    "columns", [60, *(pytest.param(wider, marks=pytest.mark.full) for wider in (100, WIDE))]
+)
 def test_no_line_is_longer_than_the_terminal(
-    net: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    net: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ["measure", net, "--data", "digits", "--only", "tails,norms", "--beside", "random"]
-    for columns in (60, 100, WIDE):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        assert max(map(len, ask(capsys, *asked)[1].splitlines())) <= columns
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, ask(capsys, *asked)[1].splitlines())) <= columns
 
 
 def test_the_numbers_of_the_table_are_those_of_the_record(

@@ -97,7 +97,14 @@ def test_its_clock_is_that_of_the_file(best: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"seed": 1}, {"minutes": 0.01}, {"delta": "0.04"}, {"draws": 100_001}]
+    "more",
+    [
+        {"delta": "0.04"},
+        *(
+            pytest.param(other, marks=pytest.mark.full)
+            for other in ({"seed": 1}, {"minutes": 0.01}, {"draws": 100_001})
+        ),
+    ],
 )
 def test_another_search_begins_anew(best: Path, more: dict[str, object]) -> None:
     told: list[str] = []

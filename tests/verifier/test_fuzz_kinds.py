@@ -73,7 +73,7 @@ def judged(
         return None
 
 
-@few_and_many("files", 500, 20_000)
+@few_and_many("files", 300, 20_000)
 def test_the_recheck_finds_false_what_is_not_ok_and_true_what_is(
     originals: list[Original], tmp_path: Path, files: int
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_recheck_finds_false_what_is_not_ok_and_true_what_is(
             fault = false(original, mutant)
             assert verdict.ok == (not fault), (original.name, number, verdict.reason, fault)
             counts[original.kind, verdict.ok] += 1
-    assert min(counts[kind, ok] for kind in NEW for ok in (True, False)) > files / 100
+    assert min(counts[kind, ok] for kind in NEW for ok in (True, False)) > files / 200
 
 
 WEAKER: dict[str, tuple[Any, str, Callable[..., Any]]] = {
@@ -106,7 +106,13 @@ WEAKER: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("left_out", WEAKER)
+SLOW = {"missed rows", "the net"}  # thousands of mutants until one shows it
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [pytest.param(one, marks=pytest.mark.full) if one in SLOW else one for one in WEAKER],
+)
 def test_a_verifier_without_one_of_its_checks_is_found_out(
     originals: list[Original], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str
 ) -> None:
@@ -135,7 +141,7 @@ def _without_digest(picks: Any, *args: Any) -> str:
         picks.claim.coefficients = stated
 
 
-@few_and_many("files", 400, 20_000)
+@few_and_many("files", 150, 20_000)
 def test_a_short_run_finds_no_fault(originals: list[Original], tmp_path: Path, files: int) -> None:
     summary = run(originals, files, 5, 0, tmp_path / "faults", lambda _: None)
     assert summary.faults == []

@@ -48,7 +48,7 @@ def test_long_and_short_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 20 < sum(short) < 180
 
 
-@few_and_many("files", 100, 300)
+@few_and_many("files", 50, 300)
 def test_a_short_run_finds_no_fault(tmp_path: Path, files: int) -> None:
     summary = run(load_originals(), files, 12, 0, tmp_path / "faults", lambda _: None)
     assert summary.faults == []
