@@ -53,6 +53,21 @@ def test_held_out_labels_bound_the_net_itself_and_share_delta_with_picks(tmp_pat
     assert cushion.verify(picks.save(tmp_path / "g"), SAMPLE).ok
 
 
+def test_an_interrupt_keeps_what_was_made_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cushion.certificates.certify.certify_by_list", interrupted)
+    told: list[str] = []
+    found = cushion.certify(net(), SAMPLE, holdout=HELD, tell=told.append)
+    assert (found.about, found.claim.delta, made(found)) == ("f", "0.025", {"holdout"})
+    assert f"errs on at most {100 * found.bound:.2f} %" in told[0]
+    assert told[1].startswith("interrupted")
+    assert found.ladder[2].needs == "time: it was interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        cushion.certify(net(), SAMPLE)
+
+
 def test_a_net_alone_gets_picks_about_g_and_what_would_bound_it() -> None:
     found = cushion.certify(net(), SAMPLE)
     assert (found.about, made(found), total(found)) == ("g", {"picks"}, Decimal("0.05"))

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from cushion.certificates.answers import teacher_scores
+from cushion.certificates.best import tell_nobody
 from cushion.certificates.certificate import Certificate, total_delta
 from cushion.certificates.format.claims import Transfer
 from cushion.certificates.picks.configurations import learner_for, numbers_for
@@ -31,13 +32,18 @@ from cushion.errors import BadInput, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
-from cushion.numerics import float_up
+from cushion.numerics import float_up, percent_up
 from cushion.records import Record
 from cushion.theorems.occam import parse_delta
 
 Make: TypeAlias = Callable[..., Certificate]  # certify() itself, with a kind and a share of δ
 Step: TypeAlias = Literal["holdout", "transfer", "picks", "occam"]
 _HALF = Decimal("0.5")
+_HELD = (
+    "by held-out labels your net f errs on at most {}; now a classifier g is bounded by the sample "
+    "alone, which may take minutes (Ctrl-C goes on without)"
+)
+_TIME = "time: it was interrupted"
 _FEW = 1000  # rows of the sample on which a net that was badly loaded shows
 
 
@@ -83,7 +89,8 @@ def climb(
     most δ.
 
     make: `certify`; how: how the model answers (normalise, device, batch); searching: what only a
-    search is told. If that says `minutes`, Occam is run beside picks, and they share δ.
+    search is told. If that says `minutes`, Occam is run beside picks, and they share δ. An
+    interrupt keeps the kinds that were made before.
     """
     if unlabelled is not None and model is None:
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
@@ -104,10 +111,14 @@ def climb(
         unlabelled = as_fresh(unlabelled, sample, reading_for(sample))
     net = placed(behind(model, how.get("normalise"), sample.shape), how.get("device"))
     made: dict[str, Certificate] = {}
+    interrupted = False
+    tell = (searching or {}).get("tell", tell_nobody)
     share, rest = split_delta(total, _HALF) if own and first is not None else (total, total)
     if own:
         told = format(share, "f")
         made["holdout"] = make(model, sample, kind="holdout", holdout=held, delta=told, **how)
+        if first is not None:
+            tell(_HELD.format(percent_up(str(made["holdout"].claim.bound))))
     for about_g, part in _shared(first, rest, (searching or {}).get("minutes")):
         # g is counted on held-out rows only where f is not: each look at them would cost
         given: dict[str, Any] = {"holdout": None if own else held, "delta": format(part, "f")}
@@ -116,11 +127,18 @@ def climb(
         imitated = None
         if unlabelled is not None or (about_g == "occam" and model is not None):
             imitated, given = model, {**given, **how, "unlabelled": unlabelled}
-        made[about_g] = make(imitated, sample, kind=about_g, **given)
+        try:
+            made[about_g] = make(imitated, sample, kind=about_g, **given)
+        except KeyboardInterrupt:
+            if not made:
+                raise
+            tell("interrupted: going on with what was made before")
+            interrupted = True
+            break
     if model is not None:
         with batches(how.get("batch")):
             _doubt(net, sample, stated_error)
-    return _rungs(made, model is not None)
+    return _rungs(made, model is not None, interrupted)
 
 
 def best(rungs: tuple[Rung, ...]) -> Rung:
@@ -150,7 +168,7 @@ def shares(rungs: tuple[Rung, ...]) -> tuple[Share, ...]:
     return tuple(found)
 
 
-def _rungs(made: dict[str, Certificate], with_net: bool) -> tuple[Rung, ...]:
+def _rungs(made: dict[str, Certificate], with_net: bool, interrupted: bool) -> tuple[Rung, ...]:
     """Those made, and of the others what they would need."""
     held = made.get("holdout")
     through = [one for one in made.values() if _transfer(one) is not None]
@@ -164,7 +182,7 @@ def _rungs(made: dict[str, Certificate], with_net: bool) -> tuple[Rung, ...]:
             "picks",
             made.get("picks"),
             "the sample alone",
-            "pictures, or rows of at most 16 384 numbers",
+            _TIME if interrupted else "pictures, or rows of at most 16 384 numbers",
         ),
         _rung("occam", made.get("occam"), "the sample alone", "minutes: `kind` = occam"),
     ]
