@@ -12,7 +12,7 @@ from cushion.certificates.features import BackboneOptions
 from cushion.certificates.format.claims import Claim, OccamClaim, PicksClaim
 from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.picks.options import PicksOptions
-from cushion.certificates.picks.run import weights_beside
+from cushion.certificates.picks.run import check_beside, weights_beside
 from cushion.certificates.search.options import SearchOptions
 from cushion.cli import holdout as own_rows
 from cushion.cli import options
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int | None:
     loaded = None if args.net is None else options.load_named_net(args, data)
     model = None if loaded is None else loaded.module
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-    best = best_beside(args.out)
+    best = None if args.kind == "picks" else best_beside(args.out)  # picks searches for nothing
     given: dict[str, Any] = {"unlabelled": inputs, "holdout": holdout, **vars(chosen)}
     given["batch"] = args.batch
     given["stated_error"] = None if loaded is None else options.stated_error(loaded, data, args)
@@ -154,7 +154,7 @@ def _picks(args: argparse.Namespace) -> dict[str, Any]:
         if "tried" in said and args.backbone is None:
             raise BadInput("`tried` is about your own training or a backbone; give one as well")
     else:
-        check_writable(weights_beside(args.out))
+        check_beside(args.out)
     return {"kind": "picks", "fit": args.fit, "picks": PicksOptions(**said)}
 
 

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
         rungs = climb(certify, model, data, held, searching=own, **given)
     chosen_rung = best(rungs)
     files = _write(rungs, chosen_rung, args.out)
-    if kept is not None:
+    if kept is not None and "occam" in files:  # else nothing of this run is there
         kept.unlink(missing_ok=True)
     options.say_if_untrained(args)
     assert chosen_rung.certificate is not None

@@ -20,6 +20,8 @@ _WRITTEN = ("out", "certificate", "save_margins", "json")
 _READ = {
     "net": "the net itself",
     "weights": "the net's weights",
+    "fit": "the training itself",
+    "recipe": "the recipe",
     "file": "the certificate itself",
     "data": "the data",
     "holdout": "the held-out rows",
@@ -27,6 +29,7 @@ _READ = {
     "unlabelled": "the unlabelled inputs",
     "beside": "the net beside it",
     "beside_weights": "the weights of the net beside it",
+    "backbone": "the backbone itself",
     "backbone_weights": "the backbone's weights",
     "features": "the features",
 }
@@ -49,8 +52,10 @@ def check_files(args: argparse.Namespace) -> None:
         written[path] = flag
         for other, what in _READ.items():
             source = given.get(other, "").split(",")[0]
-            if source and path == Path(source).resolve() and path.is_file():
-                raise BadInput(f"{flag} is {what}, {source}; give another name")
+            # of file.py:name the file
+            for file in filter(None, (source, source.rpartition(":")[0])):
+                if path == Path(file).resolve() and path.is_file():
+                    raise BadInput(f"{flag} is {what}, {file}; give another name")
 
 
 def answer(args: argparse.Namespace, obj: Mapping[str, Any], *text: str, wrap: bool = True) -> None:

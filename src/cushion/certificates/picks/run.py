@@ -15,6 +15,7 @@ from cushion.certificates.features import Seen
 from cushion.certificates.picks.certificate import Trained, state, train
 from cushion.certificates.picks.options import CHOICES, PicksOptions, schedule
 from cushion.data.dataset import Dataset
+from cushion.data.files import check_writable
 from cushion.data.inputs import check_holdout
 from cushion.data.rows import Reading
 from cushion.errors import BadInput
@@ -32,9 +33,13 @@ class NetCertificate(Certificate):
     net: nn.Module
 
     def save(self, path: str | Path) -> Path:
-        """The certificate file, and beside it, as FILE.safetensors, f's state dict."""
+        """The certificate file, and beside it, as FILE.safetensors, f's state dict.
+
+        BadInput for another's FILE.safetensors: nothing is written.
+        """
         from cushion.nets.loading.weights import save_tensors
 
+        check_beside(path)
         # copies, as no two of them may share memory in the file
         numbers = {name: tensor.clone() for name, tensor in self.net.state_dict().items()}
         save_tensors(weights_beside(path), numbers, {})
@@ -48,6 +53,18 @@ def weights_beside(path: str | Path) -> Path:
     'mine.cushion.safetensors'
     """
     return Path(f"{path}.safetensors")
+
+
+def check_beside(path: str | Path) -> None:
+    """BadInput unless the net of a certificate can be saved beside it: what is there already must
+    be the net of an earlier run, whose certificate is there too.
+    """
+    target = check_writable(weights_beside(path))
+    if target.is_file() and not Path(path).is_file():
+        raise BadInput(
+            f"{weights_beside(path)}, where the net would be saved, exists and is not of a "
+            f"certificate {path}; give the certificate another name"
+        )
 
 
 def certify_by_list(
