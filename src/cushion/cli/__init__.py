@@ -83,6 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # torch says it in its own words
         if isinstance(problem, MemoryError) or "allocate memory" in str(problem):
             return _stop("out of memory; use a smaller net or fewer examples")
+        from cushion.nets.calling import words_of_net  # here, as it loads torch
+
+        if said := words_of_net(problem):
+            return _stop(f"the net failed on these examples ({said}); look at what they hold")
         say(traceback.format_exc().rstrip())
         # not 1, which means that a certificate does not hold
         return _stop("this is a bug in cushion; please report it with the lines above", 70)

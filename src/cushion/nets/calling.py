@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,11 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cushion.errors import BadInput
+from cushion.errors import BadInput, CushionError
 from cushion.nets.batches import Batch
 from cushion.nets.specs import write_shape
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_CALL = "_call_impl"  # of nn.Module: every call of a module passes through it
+
+
+class NetFailed(BadInput):
+    """The net's own code raised on some rows: which, and in its own words."""
 
 
 @contextmanager
@@ -111,6 +117,20 @@ def refusing_misfits(model: nn.Module, rows: Batch) -> Iterator[None]:
             raise BadInput(f"{said}; convert it with net.float()") from None
         said = f"the net cannot read examples of {_kind(rows)}: {text.rstrip('.')}"
         raise BadInput(f"{said}{_reads(model)}; {_guess(model, rows)}") from None
+
+
+def words_of_net(problem: BaseException) -> str:
+    """What a net said that raised in its own code; "" for any other error, cushion's own included.
+
+    It is the net's own where a call of a module passed it on, and cushion did not raise it.
+    """
+    if isinstance(problem, CushionError):
+        return str(problem) if isinstance(problem, NetFailed) else ""
+    frames = [frame for frame, _ in traceback.walk_tb(problem.__traceback__)]
+    called = any(frame.f_code.co_name == _CALL for frame in frames)
+    if not called or frames[-1].f_globals.get("__name__", "").partition(".")[0] == "cushion":
+        return ""
+    return traceback.format_exception_only(problem)[0].strip().splitlines()[0].rstrip(".")
 
 
 def _kind(rows: Batch) -> str:

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from cushion.errors import BadInput, remark
+from cushion.nets.calling import NetFailed, words_of_net
 from cushion.progress import Bar, working
 
 _TRIM_SECONDS = 1.0  # between two returns of memory: each costs the next shard its page faults
@@ -121,10 +122,12 @@ def _pass(
         shard = slice(start, min(start + size, rows))
         try:
             found = work(shard)
-        except (MemoryError, RuntimeError) as problem:
-            if not is_out_of_memory(problem):
-                raise
-            return None
+        except Exception as problem:
+            if is_out_of_memory(problem):
+                return None
+            if said := words_of_net(problem):
+                raise _failed(said, shard, rows) from problem
+            raise
         for key, accumulator in found.items():
             if key in merged:
                 merged[key].merge(accumulator)
@@ -141,6 +144,13 @@ def _pass(
             trimmed = time.monotonic()
         bar.advance(shard.stop - shard.start)
     return merged
+
+
+def _failed(said: str, shard: slice, rows: int) -> NetFailed:
+    """What the net said, and of which rows."""
+    where = f"rows {shard.start} to {shard.stop - 1} of {rows}, counted from 0"
+    how = "look at what these rows hold, or pass fewer of them at a time (`batch`)"
+    return NetFailed(f"the net failed on {where} ({said}); {how}")
 
 
 def is_out_of_memory(problem: BaseException) -> bool:
