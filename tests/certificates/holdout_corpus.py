@@ -17,7 +17,7 @@ from cushion.certificates.answers import score
 from cushion.certificates.certificate import Certificate
 from cushion.certificates.certify import certify
 from cushion.certificates.format.holdout_claim import HoldoutClaim, Look
-from cushion.certificates.holdout.certificate import _of_look
+from cushion.certificates.holdout.certificate import _first_use, _of_look
 from cushion.certificates.holdout.counting import RELATIVE_TOLERANCE, scored
 from cushion.certificates.holdout.grid import counts
 from cushion.certificates.holdout.ledger import Ledger, Past, Request, parse_ledger
@@ -31,7 +31,13 @@ ASKED: dict[str, Any] = {"per_class": True, "top_k": 1, "selective": "0.25"}
 @cache
 def first_use(every_line: bool = False) -> Certificate:
     held = sample(ROWS)
-    return certify(f(), None, holdout=held, kind="holdout", **(ASKED if every_line else {}))
+    plain = certify(f(), None, holdout=held, kind="holdout")
+    if not every_line:
+        return plain
+    claim = claim_of(plain)
+    # of two classes there is no other top-k line; nobody may ask for it, but the format has it
+    asked = Request(claim.net_fingerprint, claim.program, claim.tolerance, Asked(**ASKED))
+    return _first_use(f(), held, asked, DELTA, {})
 
 
 @cache
@@ -145,7 +151,8 @@ def _false_lines(every: Certificate, third: Certificate) -> Iterator[Case]:
     chosen = claim.selective
     assert chosen is not None
     assert chosen.refused
-    changed_one = dataclasses.replace(chosen, refused=chosen.refused - 1)
+    assert chosen.m
+    changed_one = dataclasses.replace(chosen, refused=chosen.refused - 1, m=chosen.m + 1)
     yield _case(
         "refusals", altered(every, selective=changed_one), "not ok", "f refuses more rows than that"
     )
@@ -159,7 +166,10 @@ def _malformed(plain: Certificate, every: Certificate, third: Certificate) -> It
     assert chosen is not None
     assert this is not None
     first, *rest = claim_of(every).lines
+    assert first.m
     two = dataclasses.replace(first, which=2)
+    more = dataclasses.replace(first, m=first.m + 10**6)
+    early = dataclasses.replace(this, number=this.bits_before + 2)
     off = dataclasses.replace(chosen, threshold="0.123")
     unpaid = dataclasses.replace(this, bits_before=0)
     counted = dataclasses.replace(claim_of(third).lines[0], errors=1, m=60)
@@ -173,5 +183,7 @@ def _malformed(plain: Certificate, every: Certificate, third: Certificate) -> It
         ("look-as-first-use", altered(third, look=None, ledger=()), "it assumes another thing"),
         ("tolerance", altered(plain, tolerance="0.0"), "the tolerance is above 0"),
         ("own-line", altered(plain, about="g"), "it is about f"),
+        ("lines-of-more-rows", altered(every, lines=(more, *rest)), "the lines are about all rows"),
+        ("look-without-past", altered(third, look=early), "every answer before costs a bit"),
     ):
         yield _case(name, content, "malformed", f"{why}")

@@ -352,7 +352,7 @@ def test_replaying_needs_both_and_a_bound_on_f(tmp_path: Path) -> None:
     path = certified().save(tmp_path / "f.cushion")
     with pytest.raises(BadInput, match="both"):
         verifier.verify(path, sample(), unlabelled=fresh())
-    with pytest.raises(BadInput, match="scores for each of the 100"):
+    with pytest.raises(BadInput, match=r"finite scores, \[100, classes\]"):
         check(path, answers(99))
     plain = certify_net(G, sample(), DELTA_G).save(tmp_path / "g.cushion")
     with pytest.raises(BadInput, match="nothing about a net f"):

@@ -154,6 +154,25 @@ def test_floats_are_compared_as_the_net_reads_them() -> None:
     assert freshness_fault(x[200:], x[:200], read) == ""
 
 
+NAMED = np.dtype([("pixels", "u1", (4,)), ("heights", "<f4", (3,))])
+
+
+def named(n: int, seed: int) -> np.ndarray:
+    rng, rows = np.random.default_rng(seed), np.zeros(n, NAMED)
+    rows["pixels"], rows["heights"] = rng.integers(0, 256, (n, 4)), rng.normal(size=(n, 3))
+    return rows
+
+
+@pytest.mark.parametrize("part", NAMED.names)
+@pytest.mark.parametrize("fault", [freshness_fault, judged_again])
+def test_last_digits_of_named_parts_hide_no_row(fault: Callable[..., str], part: str) -> None:
+    sample, rows = named(200, 0), named(200, 0)
+    assert fault(named(100, 1), sample) == ""
+    rows["pixels"] ^= np.uint8(part == "pixels")
+    rows["heights"] = np.nextafter(rows["heights"], np.float32(9))
+    assert "200 of the 200 are rows of the sample itself" in fault(rows, sample)
+
+
 def test_the_sample_in_another_order_is_not_fresh_where_a_reading_merges_rows() -> None:
     x = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
 

@@ -108,16 +108,41 @@ def test_without_a_threshold_nothing_is_bounded(tmp_path: Path, name: str) -> No
 
 
 def test_a_line_among_more_rows_than_are_counted_is_not_ok(tmp_path: Path) -> None:
-    for at, name in enumerate(("class 0", "class 1", "top 1", "answered 0.033")):
+    for name in ("class 0", "class 1", "answered 0.033"):
         claim, _ = filed("own-every-line")
-        line = [*claim["lines"], claim["selective"]][at]
-        line["m"] += 1
+        zero, one, _ = claim["lines"]
+        few, more = (one, zero) if name == "class 0" else (zero, one)
+        if name == "answered 0.033":
+            claim["selective"]["m"] += 1
+            claim["selective"]["refused"] -= 1
+        else:
+            more["m"] += 1
+            few.update(m=few["m"] - 1, bound="1.0")
         found = verdict(tmp_path, claim)
         assert (found.ok, found.level) == (False, "message")
         assert f"does not keep the line {name}" in found.reason
-        line["m"] -= 2  # of fewer rows the same errors say less
-        line["bound"] = "0.25" if at == 3 else "1.0"
-        assert verdict(tmp_path, claim).ok
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("more", [-1, 1, 10**6])
+def test_lines_are_about_all_rows_and_no_others(tmp_path: Path, at: int, more: int) -> None:
+    """Or a small file could ask for hours of arithmetic."""
+    claim, _ = filed("own-every-line")
+    line = [*claim["lines"], claim["selective"]][at]
+    line.update(m=line["m"] + more)
+    with pytest.raises(Malformed, match="do not add up"):
+        verdict(tmp_path, claim)
+
+
+@pytest.mark.parametrize(("number", "bits"), [(1, 1), (1, 50), (2, 0), (9, 7)])
+def test_answers_before_a_look_cost_a_bit_each_at_least(
+    tmp_path: Path, number: int, bits: int
+) -> None:
+    claim, _ = filed("own-look")
+    claim["look"] |= {"number": number, "bits_before": bits}
+    claim["ledger"][0]["bits"] = bits
+    with pytest.raises(Malformed, match=f"no looks before look {number} cost"):
+        verdict(tmp_path, claim)
 
 
 def test_a_label_without_a_line_of_its_class_is_not_ok(tmp_path: Path) -> None:
@@ -126,7 +151,6 @@ def test_a_label_without_a_line_of_its_class_is_not_ok(tmp_path: Path) -> None:
     claim["data_fingerprint"] = cushion_verify.fingerprint_arrays("cushion-data-1", X, labels)
     for line in (*claim["lines"], claim):
         line.update(errors=line["errors"] + 1, bound="1.0")
-    claim["lines"][0]["m"] -= 1
     claim["selective"].update(errors=3, risk="0.5", bound="0.5")
     found = verdict(tmp_path, claim, y=labels)
     assert not found.ok
@@ -154,7 +178,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_must_be_finite_scores_of_each_row(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match="its scores for each of the 60 held-out examples"):
+    with pytest.raises(BadInput, match=r"finite scores, \[60, classes\], of the held-out examples"):
         verdict(tmp_path, filed("own-first-use")[0], answers=ANSWERS[name])
 
 

@@ -53,7 +53,7 @@ def test_the_tolerance_of_a_fit_is_at_most_1(tmp_path: Path, tolerance: str) -> 
     claim["fit"]["tolerance"] = "1.0"
     assert verdict(tmp_path, claim, message, **OF_FIT).ok
     claim["fit"]["tolerance"] = tolerance
-    with pytest.raises(Malformed, match="tolerance is at most 1"):
+    with pytest.raises(Malformed, match="a tolerance of at most 1"):
         verdict(tmp_path, claim, message, **OF_FIT)
 
 
@@ -106,7 +106,7 @@ def test_held_out_rows_that_are_the_samples_own_are_not_ok(
     claim["holdout"]["data_fingerprint"] = fingerprint(given["holdout_x"], given["holdout_y"])
     found = verdict(tmp_path, claim, message, **given)
     assert not found.ok
-    assert found.reason.startswith("the hold-out line: ")
+    assert found.reason.startswith("the held-out examples are not held out: ")
     assert found.replayed == {"sample"}
 
 

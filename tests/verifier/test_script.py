@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -65,9 +66,27 @@ def test_not_ok_is_1_and_json_says_the_same(
     assert (code, "no data was given" in out) == (1, True)
 
 
+_REST = "'fortran_order': False"
+
+
+def npy(header: str) -> bytes:
+    """The beginning of an .npy file that says what it likes."""
+    text = header.encode("latin1")
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
 def bad_files(folder: Path) -> dict[str, list[str]]:
     """What was given wrongly, by the words that it is refused with."""
     np.savez(folder / "both.npz", x=np.zeros((2, 4), np.uint8))
+    for name, shape in (("vast", "(10000000000000000000000000,)"), ("true", "(True,)")):
+        (folder / f"{name}.npy").write_bytes(npy(f"{{'descr': '<f4', 'shape': {shape}, {_REST}}}"))
+    (folder / "unclosed.npy").write_bytes(npy("{'descr': '<f4', 'shape': (1L, \"\"\""))
+    (folder / "zip.npy").write_bytes(b"PK\x03\x04garbage")
+    os.mkfifo(folder / "pipe.npy")
+    np.save(folder / "wraps.npy", np.full(200, 2**64 - 1, np.uint64))
+    np.save(folder / "gaps.npy", np.zeros(200, np.dtype([("a", "u1"), ("b", "<f4")], align=True)))
+    np.save(folder / "doubles.npy", np.zeros(200, [("a", "u1"), ("b", "<f8")]))
     np.save(folder / "objects.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
     np.save(folder / "floats.npy", np.zeros(200))
     np.save(folder / "short.npy", np.zeros(199, np.int64))
@@ -88,9 +107,16 @@ def bad_files(folder: Path) -> dict[str, list[str]]:
         "text.npy: cannot be read (it is no .npy file": [PLAIN, "--x", there("text.npy")],
         "nothing.npy: cannot be read": [PLAIN, "--x", there("nothing.npy")],
         "objects.npy: cannot be read": [PLAIN, "--x", there("objects.npy")],
-        "both.npz: must hold one array": [PLAIN, "--x", there("both.npz")],
+        "both.npz: cannot be read (it is no .npy file": [PLAIN, "--x", there("both.npz")],
         "missing.npy: cannot be read (No such file": [PLAIN, "--x", there("missing.npy")],
         "give both x and y": [PLAIN, "--x", X],
+        **{
+            f"{name}.npy: cannot be read": [PLAIN, "--x", there(f"{name}.npy")]
+            for name in ("vast", "true", "unclosed", "zip", "pipe")
+        },
+        "y must hold a class, from 0 on, for each": [PLAIN, "--x", X, "--y", there("wraps.npy")],
+        "examples are uint8, float32 or int64": [PLAIN, "--x", there("gaps.npy"), "--y", Y],
+        "x holds [('a', 'u1'), ('b', '<f8')]": [PLAIN, "--x", there("doubles.npy"), "--y", Y],
         "y must hold a class, from 0 on": [PLAIN, "--x", X, "--y", there("floats.npy")],
         "for each of 200 rows": [PLAIN, "--x", X, "--y", there("short.npy")],
         "y must hold a class": [PLAIN, "--x", X, "--y", there("negative.npy")],
@@ -102,7 +128,7 @@ def bad_files(folder: Path) -> dict[str, list[str]]:
             *DATA,
             *("--unlabelled", str(HERE / "samples" / "halves-unlabelled.x.npy")),
         ],
-        "for each of the 90 unlabelled inputs, [rows, classes]": [
+        "finite scores, [90, classes], of the unlabelled inputs": [
             str(HERE / "valid" / "transfer.cushion"),
             *DATA,
             *("--unlabelled", str(HERE / "samples" / "halves-unlabelled.x.npy"), "--answers", X),

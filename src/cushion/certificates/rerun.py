@@ -13,6 +13,7 @@ from cushion.certificates.features import see_again
 from cushion.certificates.format.claims import Features, PicksClaim
 from cushion.certificates.format.container import unpack
 from cushion.data.dataset import Dataset
+from cushion.data.files import check_regular
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput
 
@@ -59,9 +60,10 @@ def features_again(
 def _array(given: str | Path | NDArray[np.uint8]) -> NDArray[Any]:
     if isinstance(given, np.ndarray):
         return given
+    path = check_regular(given)
     try:
-        found: NDArray[Any] = np.load(given, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        found: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    except Exception:  # whatever numpy says of bytes that are no array
         raise BadInput(f"{given}: must be an .npy file of bytes; save it with numpy.save") from None
     return found
 

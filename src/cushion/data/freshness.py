@@ -23,8 +23,8 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | No
     """Why the rows cannot be fresh draws beside the sample's, to end a sentence; empty if they can.
 
     They are compared byte for byte; bytes also without their lowest 1, 2 and 4 bits, so that
-    changing those hides no row, and floats to half of their bits; and as a net reads them (`read`:
-    its quantiser), where there is one. In each reading alone, rows that are in the sample are
+    changing those hides no row, floats to half of their bits, and both at once where rows have
+    named parts; and as a net reads them (`read`: its quantiser), where there is one. In each reading alone, rows that are in the sample are
     allowed only where the sample repeats rows as independent draws from few possible rows do: Good
     and Turing's estimate says which share of fresh draws meets m earlier ones, 1 - (rows that occur
     once) / m, and `is_chance` allows for what chance adds. If the sample repeats rows as copies do
@@ -40,10 +40,11 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | No
     if rows.dtype != sample.dtype or math.prod(rows.shape[1:]) != math.prod(sample.shape[1:]):
         return "they are not of the kind that the examples are"
     readings: list[tuple[str, Reading]] = [("", lambda x: x)]
-    if rows.dtype == np.uint8:
-        readings += [(" but for their lowest bits", _without(bits)) for bits in _LOWEST]
-    if rows.dtype == np.float32:
-        readings.append((" but for their last digits", _rounded))
+    parts = [rows.dtype[name].base for name in rows.dtype.names or ()] or [rows.dtype]
+    if np.uint8 in parts:
+        readings += [(" but for their lowest bits", _coarse(bits)) for bits in _LOWEST]
+    elif np.float32 in parts:
+        readings.append((" but for their last digits", _coarse(0)))
     if read is not None:
         readings.append((" as the net reads them", read))
     given, known = (hashes_as_read(x, [read for _, read in readings]) for x in (rows, sample))
@@ -54,16 +55,27 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | No
     return ""
 
 
+def _coarse(bits: int) -> Reading:
+    """Bytes without so many of their lowest bits, floats to half of their bits; rows with named
+    parts as these of each, side by side.
+    """
+
+    def read(x: NDArray[Any]) -> NDArray[Any]:
+        if x.dtype.names is not None:
+            parts = (np.ascontiguousarray(read(x[name])) for name in x.dtype.names)
+            return np.concatenate([p.reshape(len(x), -1).view(np.uint8) for p in parts], axis=1)
+        if x.dtype == np.float32:
+            return _rounded(x)
+        return x >> bits if x.dtype == np.uint8 else x
+
+    return read
+
+
 def _rounded(x: NDArray[Any]) -> NDArray[Any]:
     """float32 to the nearest with half of its bits; -0 is 0."""
     bits = (np.ascontiguousarray(x, "<f4") + np.float32(0)).view("<u4")
     found: NDArray[Any] = (bits + np.uint32(2**15)) >> np.uint32(16)
     return found
-
-
-def _without(bits: int) -> Reading:
-    """Bytes without so many of their lowest bits."""
-    return lambda x: x >> bits
 
 
 def _too_many(
