@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from tests.certificates.user_fit import fit
 from tests.picks_cases import blobs
 
 import cushion
@@ -15,7 +16,7 @@ from cushion.certificates.picks import configurations
 from cushion.certificates.picks.best_of_list import is_hopeless
 from cushion.certificates.picks.configurations import AFTER, SIZES, STOPS
 from cushion.certificates.picks.options import PicksOptions
-from cushion.certificates.picks.run import certify_by_list
+from cushion.certificates.picks.run import certify_by_list, certify_fit
 from cushion.errors import BadInput
 
 PICKED = [picked for place, picked in enumerate(accumulate(SIZES), 1) if place in AFTER]
@@ -88,3 +89,22 @@ def test_floats_that_the_learner_reads_alike_are_not_held_out(nudge: float) -> N
     near = x[:200] * np.float32(1 + nudge)
     with pytest.raises(BadInput, match="rows of the sample itself"):
         cushion.certify(None, (x, y), holdout=(near, y[:200]), kind="picks")
+
+
+def test_a_recipe_that_does_not_read_the_rows_is_refused_with_those_that_do() -> None:
+    pictures = blobs(60, 3, side=8)
+    said = r"`recipe` = 5 \(tables\) does not read the rows of .*; these do: 0 \(grey pictures\), 1"
+    with pytest.raises(BadInput, match=said):
+        certify_by_list(pictures, Decimal("0.05"), PicksOptions(recipe=5))
+
+
+def test_a_recipe_that_would_be_ignored_is_refused() -> None:
+    with pytest.raises(BadInput, match="leave `recipe` out"):
+        PicksOptions(recipe=1, configuration=33)
+
+
+@pytest.mark.parametrize("name", ["recipe", "configuration"])
+def test_what_is_said_of_the_list_does_not_go_with_ones_own_training(name: str) -> None:
+    options = PicksOptions(**{name: 1})  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=f"`{name}` is about the frozen list"):
+        certify_fit(fit, blobs(60, 3), Decimal("0.05"), options)

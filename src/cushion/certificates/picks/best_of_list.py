@@ -17,6 +17,7 @@ from cushion.certificates.picks.certificate import Trained
 from cushion.certificates.picks.configurations import (
     AFTER,
     MOST_TRAINED,
+    RECIPES,
     SIZES,
     STOPS,
     learner_for,
@@ -24,6 +25,7 @@ from cushion.certificates.picks.configurations import (
 )
 from cushion.certificates.picks.rounds import Picked, Rounds, hash_order
 from cushion.data.dataset import Dataset
+from cushion.errors import BadInput
 from cushion.numerics import counted
 from cushion.progress import working
 
@@ -54,7 +56,7 @@ def best_of_list(
     """
     numbers = numbers_for(read, features=features)
     if recipe is not None:
-        numbers = tuple(number for number in numbers if number // STOPS == recipe)
+        numbers = (_of_recipe(recipe, numbers, read.name),)
     order = hash_order(sample.x, sample.y)
     best: Run | None = None
     with working("recipes", len(numbers), "recipes") as bar:
@@ -66,6 +68,18 @@ def best_of_list(
             bar.advance()
     assert best is not None
     return best.number, best.trained
+
+
+def _of_recipe(recipe: int, numbers: tuple[int, ...], name: str) -> int:
+    """That of the numbers that is of this recipe; BadInput where none is."""
+    found = {number // STOPS: number for number in numbers}
+    if recipe not in found:
+        others = ", ".join(f"{one} ({RECIPES[one].name})" for one in found)
+        raise BadInput(
+            f"`recipe` = {recipe} ({RECIPES[recipe].name}) does not read the rows of {name}; these "
+            f"do: {others}"
+        )
+    return found[recipe]
 
 
 def _run(

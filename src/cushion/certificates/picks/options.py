@@ -70,5 +70,7 @@ class PicksOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.recipe is not None and self.configuration is not None:
+            raise BadInput("`configuration` says its recipe; leave `recipe` out")
         if self.groups is not None and not 1 <= len(self.groups) <= 1000:
             raise BadInput(f"`groups` must be 1 to 1000 numbers, not {len(self.groups)}")

@@ -130,6 +130,9 @@ def certify_fit(
     """With the user's own training; about the net f that it makes of the picked rows."""
     from cushion.certificates.picks.fit import BATCH, BoundFit, user_fit
 
+    for name in ("recipe", "configuration"):
+        if getattr(options, name) is not None:
+            raise BadInput(f"`{name}` is about the frozen list; leave it or `fit` out")
     check_holdout(holdout, sample)
     learner = user_fit(
         fit,
