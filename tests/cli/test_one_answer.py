@@ -129,3 +129,16 @@ def test_where_a_file_beside_cannot_be_written_nothing_is(capsys: Capture) -> No
     code, out, err = ask(capsys, *certify(*OWN, "--holdout", "h.npz"))
     assert (code, out, Path("f.cushion").exists()) == (2, "", False)
     assert "f.picks.cushion is a folder" in err
+
+
+def test_the_headline_the_ladder_and_the_numbers_say_one_bound_alike(capsys: Capture) -> None:
+    """Of 32 errors on 200 the bound is 0.218300, and a float of that is above it."""
+    with torch.no_grad():
+        right = net()(torch.from_numpy(HELD.x)).argmax(1).numpy()
+    y = np.where(np.arange(200) < 32, (right + 1) % 3, right)
+    np.savez("wrong.npz", x=HELD.x, y=y)
+    code, out, _ = ask(capsys, *certify(*OWN, "--holdout", "wrong.npz"))
+    said = " ".join(out.split())
+    assert (code, "errs on at most 21.83 % of new" in said) == (0, True)
+    assert "hold-out 21.83 % your net f" in said
+    assert "21.84 %" not in said

@@ -104,8 +104,11 @@ def run(args: argparse.Namespace) -> int | None:
     obj = {"ok": True, "file": args.out, **claim_json(claim)}
     if isinstance(claim, OccamClaim):
         with batches(args.batch):
-            obj["net"] = None if model is None else _own_net(model, data, holdout, claim)
-        lines = [*_words(claim, obj["net"], inputs, holdout, data.classes), "", *show_ledger(claim)]
+            own = None if model is None else _own_net(model, data, holdout, claim)
+        lines = [*_words(claim, own, inputs, holdout, data.classes), "", *show_ledger(claim)]
+        if own is not None and (line := own["holdout"]) is not None:
+            line |= {name: float_up(line[name]) for name in ("delta", "bound")}
+        obj["net"] = own
     else:
         lines = show_numbers(claim)
     if isinstance(claim, PicksClaim) and claim.fit is not None:
@@ -180,8 +183,8 @@ def _own_net(
     if holdout is not None:
         delta = total_delta(claim)
         missed = errors(holdout)
-        bound = float_up(holdout_bound(missed, len(holdout), Decimal(delta)))
-        line = {"errors": missed, "m": len(holdout), "delta": float_up(delta), "bound": bound}
+        bound = holdout_bound(missed, len(holdout), Decimal(delta))
+        line = {"errors": missed, "m": len(holdout), "delta": delta, "bound": bound}
     return {"errors": errors(data), "m": len(data), "holdout": line}
 
 

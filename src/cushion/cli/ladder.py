@@ -158,6 +158,9 @@ def _lines(
 
 
 def _at_most(rung: Rung) -> str:
-    if rung.bound is None:
+    """By the decimal that the file states: a float of it was rounded up once already."""
+    if rung.certificate is None or rung.bound is None:
         return "not run" if rung.kind == "occam" else "-"
-    return "vacuous" if rung.bound >= 1 else percent_up(str(rung.bound))
+    claim: Any = rung.certificate.claim
+    stated = claim.transfer.bound_f if rung.kind == "transfer" else claim.bound
+    return "vacuous" if rung.bound >= 1 else percent_up(stated)
