@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from torch import nn
 
 import cushion
 from cushion.certificates.certificate import Certificate
+from cushion.certificates.holdout.looks import open_ledger
 from cushion.certificates.ladder import best, climb, shares
 from cushion.data import Dataset
 from cushion.data.inputs import Inputs
-from cushion.errors import BadInput
+from cushion.errors import BadInput, Remark
 
 ABOUT = {"holdout": "f", "transfer": "f", "picks": "g", "occam": "g"}
 
@@ -166,12 +168,35 @@ def test_fresh_inputs_without_a_net_are_refused() -> None:
         cushion.certify(None, SAMPLE, unlabelled=FRESH)
 
 
-def test_a_net_that_guesses_is_doubted() -> None:
-    wrong = nn.Linear(3, 3)
+def with_weights(weights: np.ndarray) -> nn.Module:
+    made = nn.Linear(3, 3, bias=False)
     with torch.no_grad():
-        wrong.weight.copy_(-torch.from_numpy(CENTRES))
-    with pytest.warns(UserWarning, match="of its own training data, as guessing would"):
-        cushion.certify(wrong, SAMPLE, holdout=HELD)
+        made.weight.copy_(torch.from_numpy(weights.copy()))
+    return made.eval()
+
+
+GUESSING, RENUMBERED = with_weights(CENTRES * 0), with_weights(np.roll(CENTRES, 1, axis=0))
+
+
+@pytest.mark.parametrize("kind", [None, "holdout"])
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [(GUESSING, "as guessing would"), (RENUMBERED, "its classes are probably numbered otherwise")],
+)
+def test_a_net_that_errs_as_guessing_does_or_more_is_doubted_once(
+    model: nn.Module, said: str, kind: Any
+) -> None:
+    with pytest.warns(Remark, match=f"of its own training data.*{said}") as told:
+        cushion.certify(model, SAMPLE, holdout=HELD, kind=kind)
+    assert sum("of its own training data" in str(one.message) for one in told) == 1
+
+
+def test_under_a_ledger_the_sample_says_nothing_about_the_net(tmp_path: Path) -> None:
+    open_ledger(tmp_path / "h.looks", FRESH, Decimal("0.05"), SAMPLE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Remark)
+        how: dict[str, Any] = {"kind": "holdout", "looks": tmp_path / "h.looks"}
+        cushion.certify(RENUMBERED, SAMPLE, holdout=FRESH, **how)
 
 
 def test_what_is_refused_is_refused_before_held_out_rows_are_counted() -> None:

@@ -21,7 +21,7 @@ from cushion.certificates.format.integer_net import IntegerNet
 from cushion.certificates.format.message import encode
 from cushion.certificates.holdout.certificate import certify_holdout
 from cushion.certificates.holdout.options import HoldoutOptions
-from cushion.certificates.ladder import answer_of, climb
+from cushion.certificates.ladder import answer_of, climb, doubt
 from cushion.certificates.model_first import model_first
 from cushion.certificates.pac_bayes import certify_gaussian
 from cushion.certificates.picks.options import PicksOptions
@@ -151,8 +151,15 @@ def certify(
     if kind == "holdout":
         if unlabelled is not None or fit is not None or picks is not None:
             raise BadInput("`kind` = holdout counts on labels; leave out what is about other kinds")
+        if looks is None and model is not None and data is not None:
+            doubt(model, as_dataset(data), stated_error, **how)
         own = None if str(delta) == _USUAL.delta else str(delta)
         return certify_holdout(model, data, holdout, asked, delta=own, **how)
+    if data is None:
+        raise BadInput(
+            "`data` is missing; give the sample that is certified on, or `kind` = holdout, which "
+            "counts the errors of your net on `holdout` and needs no sample"
+        )
     if asked != HoldoutOptions():
         raise BadInput(
             "`looks`, `per_class`, `top_k` and `selective` belong to `kind` = holdout; give that"

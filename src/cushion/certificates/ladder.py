@@ -32,6 +32,7 @@ from cushion.errors import BadInput, remark
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
+from cushion.nets.normalise import Normalise
 from cushion.numerics import float_up, percent_up
 from cushion.records import Record
 from cushion.theorems.occam import parse_delta
@@ -109,14 +110,14 @@ def climb(
         )
     if unlabelled is not None:  # what is refused is refused before held-out rows are counted
         unlabelled = as_fresh(unlabelled, sample, reading_for(sample))
-    net = placed(behind(model, how.get("normalise"), sample.shape), how.get("device"))
     made: dict[str, Certificate] = {}
     interrupted = False
     tell = (searching or {}).get("tell", tell_nobody)
     share, rest = split_delta(total, _HALF) if own and first is not None else (total, total)
     if own:
         told = format(share, "f")
-        made["holdout"] = make(model, sample, kind="holdout", holdout=held, delta=told, **how)
+        line: dict[str, Any] = {"holdout": held, "delta": told, "stated_error": stated_error}
+        made["holdout"] = make(model, sample, kind="holdout", **line, **how)
         if first is not None:
             tell(_HELD.format(percent_up(str(made["holdout"].claim.bound))))
     for about_g, part in _shared(first, rest, (searching or {}).get("minutes")):
@@ -135,9 +136,8 @@ def climb(
             tell("interrupted: going on with what was made before")
             interrupted = True
             break
-    if model is not None:
-        with batches(how.get("batch")):
-            _doubt(net, sample, stated_error)
+    if model is not None and not own:  # the hold-out's sample was looked at for it
+        doubt(model, sample, stated_error, **how)
     return _rungs(made, model is not None, interrupted)
 
 
@@ -224,9 +224,19 @@ def _shared(
     return [("picks", share), ("occam", other)]
 
 
-def _doubt(net: Any, sample: Dataset, stated: float | None) -> None:
+def doubt(
+    model: Any,
+    sample: Dataset,
+    stated: float | None = None,
+    *,
+    normalise: Normalise | None = None,
+    device: str | None = None,
+    batch: int | None = None,
+) -> None:
     """Say so where a net errs on its own training data as one that was badly loaded does."""
     rows = np.linspace(0, len(sample) - 1, min(len(sample), _FEW)).astype(np.int64)
     few = sample.select(rows, "some rows, evenly")
-    wrong = float((teacher_scores(net, few).argmax(dim=1).numpy() != few.y).mean())
+    net = placed(behind(model, normalise, sample.shape), device)
+    with batches(batch):
+        wrong = float((teacher_scores(net, few).argmax(dim=1).numpy() != few.y).mean())
     remark(*doubts_about_error(wrong, sample.classes, stated))

@@ -10,6 +10,12 @@ from collections.abc import Sequence
 from cushion.numerics import float_up, log_binomial_cdf_upper, percent_up
 
 _SCALED = "is the input scaled as in training? See docs/preprocessing.md"
+_NUMBERED = (
+    "that is worse than guessing ({:.1f} %), so its classes are probably numbered otherwise than "
+    "the data's, where labels in text are numbered in alphabetical order; write the labels as the "
+    "numbers that the net gives them"
+)
+_COUNTED = 200  # rows that an error is at least taken to be counted on
 _NEAR = 0.9  # of the error of guessing
 _FAR = 0.05  # above the stated error, and
 _TIMES = 1.5  # so many times as large
@@ -25,15 +31,25 @@ def doubts_about_error(error: float, classes: int, stated: float | None = None) 
     []
     >>> doubts_about_error(0.88, 10)[0][:69]
     'the net errs on 88.0 % of its own training data, as guessing would (9'
+    >>> doubts_about_error(0.99, 4)[0][:67]
+    'the net errs on 99.0 % of its own training data: that is worse than'
     """
     guessing = 1 - 1 / classes
     own = f"the net errs on {100 * error:.1f} % of its own training data"
+    why = _NUMBERED.format(100 * guessing) if _is_worse(error, classes) else _SCALED
     if stated is not None and error > max(stated + _FAR, _TIMES * stated):
-        return [f"{own}, but {100 * stated:.1f} % were stated: {_SCALED}"]
+        return [f"{own}, but {100 * stated:.1f} % were stated: {why}"]
     known = stated is not None and stated >= _NEAR * guessing  # it was no better in training
     if error >= _NEAR * guessing and not known:
-        return [f"{own}, as guessing would ({100 * guessing:.1f} %): {_SCALED}"]
+        as_guessing = "" if why != _SCALED else f", as guessing would ({100 * guessing:.1f} %)"
+        return [f"{own}{as_guessing}: {why}"]
     return []
+
+
+def _is_worse(error: float, classes: int) -> bool:
+    """Whether guessing errs so often on 200 rows with a chance below 1/1000."""
+    right = math.floor(_COUNTED * (1 - error))
+    return log_binomial_cdf_upper(right, _COUNTED, 1 / classes) < math.log(_CHANCE)
 
 
 def doubts_about_holdout(errors: int, m: int, bound: str, whose: str = "the") -> list[str]:

@@ -125,8 +125,8 @@ def _pass(
         except Exception as problem:
             if is_out_of_memory(problem):
                 return None
-            if said := words_of_net(problem):
-                raise _failed(said, shard, rows) from problem
+            if words := words_of_net(problem):
+                raise _failed(words, shard, rows) from problem
             raise
         for key, accumulator in found.items():
             if key in merged:
