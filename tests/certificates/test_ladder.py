@@ -34,7 +34,8 @@ def total(certificate: Certificate) -> Decimal:
 
 
 def test_without_a_net_it_is_picks_with_all_of_delta() -> None:
-    found = cushion.certify(None, SAMPLE)
+    found = cushion.certify(None, SAMPLE, holdout=(HELD.x, HELD.y))
+    assert found.ladder[0].needs == "`model`, and held-out labels (`holdout`)"
     assert (found.claim.kind, found.about, found.claim.delta) == ("picks", "g", "0.05")
     assert made(found) == {"picks"}
     assert total(found) == Decimal("0.05")
@@ -210,3 +211,8 @@ def test_what_is_refused_is_refused_before_held_out_rows_are_counted() -> None:
         with pytest.raises(BadInput, match=r"not fresh|must be alike"):
             climb(make, net(), SAMPLE, HELD, unlabelled=inputs)
     assert counted == []
+
+
+def test_without_a_sample_it_is_said_which_kind_needs_none() -> None:
+    with pytest.raises(BadInput, match=r"`kind` = holdout, which counts.* needs no sample"):
+        cushion.certify(net(), None, holdout=HELD)  # type: ignore[arg-type]

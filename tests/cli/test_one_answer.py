@@ -12,6 +12,9 @@ import torch
 from tests.centres import FRESH, HELD, SAMPLE, net
 from tests.command_line import ask
 
+from cushion.certificates.format.container import unpack
+from cushion.numerics import percent_up
+
 FACTORY = "from torch import nn\ndef net():\n    return nn.Linear(3, 3)\n"
 Capture = pytest.CaptureFixture[str]
 
@@ -142,3 +145,52 @@ def test_the_headline_the_ladder_and_the_numbers_say_one_bound_alike(capsys: Cap
     assert (code, "errs on at most 21.83 % of new" in said) == (0, True)
     assert "hold-out 21.83 % your net f" in said
     assert "21.84 %" not in said
+
+
+def test_a_held_out_bound_on_the_same_g_stands_beside_its_own(capsys: Capture) -> None:
+    np.savez("both.npz", x=SAMPLE.x, y=SAMPLE.y, x_test=HELD.x, y_test=HELD.y)
+    code, out, _ = ask(capsys, "certify", "--data", "both.npz", "-o", "g.cushion")
+    line = unpack(Path("g.cushion").read_bytes())[0].holdout
+    assert line is not None
+    said = f"held out, the same g errs on at most {percent_up(line.bound)} (picks, δ = 0.05); quote"
+    assert (code, said in out.split("\n\n")[0]) == (0, True)
+    _, out, _ = ask(capsys, *certify(*OWN, "--holdout", "h.npz"))  # these are counted for f alone
+    assert "held out, the same g" not in out
+
+
+def test_assumptions_stand_under_the_rows_that_they_are_about(capsys: Capture) -> None:
+    _, out, _ = ask(capsys, *certify(*OWN, "--holdout", "h.npz"))
+    own, other = out.split("f.cushion, about 200 held-out examples of h.npz. What nobody")[1].split(
+        "f.picks.cushion, about 400 examples of d.npz. What nobody"
+    )
+    assert "nothing was learnt from these examples before" in own
+    assert "nothing was learnt from these examples before" not in other
+    for part in (own, other):
+        assert part.count("- the m examples are independent draws") == 1
+        assert part.count("- δ was fixed in advance") == 1
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_held_out_labels_under_a_ledger_are_said_to_be_withheld(
+    closed: bool, capsys: Capture
+) -> None:
+    np.savez("both.npz", x=SAMPLE.x, y=SAMPLE.y, x_test=HELD.x, y_test=HELD.y)
+    assert ask(capsys, "holdout", "open", "both.npz", "-o", "h.looks")[0] == 0
+    if closed:
+        assert ask(capsys, "holdout", "close", "h.looks")[0] == 0
+    code, out, _ = ask(capsys, "certify", "--data", "both.npz", *OWN, "-o", "g.cushion")
+    said = "withheld: they are under a ledger of looks (--kind holdout reads them)"
+    if closed:
+        said = "withheld: they were looked at under a ledger"
+    assert (code, said in out) == (0, True)
+    code, out, _ = ask(capsys, *certify(*OWN))
+    assert "withheld" not in out
+
+
+def test_without_a_sample_it_is_said_which_kind_needs_none(capsys: Capture) -> None:
+    code, _, err = ask(capsys, "certify", *OWN, "--holdout", "h.npz", "-o", "f.cushion")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--data is missing; give the sample that is certified on, or --kind holdout" in err
+    assert (
+        ask(capsys, "certify", "--kind", "holdout", *OWN, "--holdout", "h.npz", "-o", "f")[0] == 0
+    )

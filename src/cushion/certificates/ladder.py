@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field, replace
 from decimal import Decimal
+from os import PathLike
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from cushion.certificates.format.claims import Transfer
 from cushion.certificates.picks.configurations import learner_for, numbers_for
 from cushion.certificates.search.sample import reading_for
 from cushion.certificates.transfer import split_delta
-from cushion.data import AnyData, Dataset, as_dataset, load_pair
+from cushion.data import AnyData, Dataset, as_dataset, load_pair, sources
 from cushion.data.doubts import doubts_about_error
 from cushion.data.inputs import Inputs, as_fresh, as_holdout
 from cushion.data.registered import unless_looked_at
@@ -45,6 +46,8 @@ _HELD = (
     "alone, which may take minutes (Ctrl-C goes on without)"
 )
 _TIME = "time: it was interrupted"
+_WITHHELD = "withheld: they are under a ledger of looks (`kind` = holdout reads them)"
+_LOOKED_AT = "withheld: they were looked at under a ledger; others, used for nothing else"
 _FEW = 1000  # rows of the sample on which a net that was badly loaded shows
 
 
@@ -84,6 +87,7 @@ def climb(
     backbone: Any = None,
     stated_error: float | None = None,
     searching: dict[str, Any] | None = None,
+    withheld: bool = False,
     **how: Any,
 ) -> tuple[Rung, ...]:
     """All rungs, from the strongest kind on; those that were made fail together with probability at
@@ -91,15 +95,18 @@ def climb(
 
     make: `certify`; how: how the model answers (normalise, device, batch); searching: what only a
     search is told. If that says `minutes`, Occam is run beside picks, and they share δ. An
-    interrupt keeps the kinds that were made before.
+    interrupt keeps the kinds that were made before. withheld: of `data`, `is_withheld`.
     """
     if unlabelled is not None and model is None:
         raise BadInput("`unlabelled` serves to bound the error of your own net; give `model` too")
     if holdout is None:
         sample, held = load_pair(data)
+        withheld = withheld or (held is None and is_withheld(data))
     else:
         sample, held = as_dataset(data), holdout
-    held = unless_looked_at(as_holdout(held, sample))
+    before, held = held, unless_looked_at(as_holdout(held, sample))
+    looked_at = before is not None and held is None
+    instead = _WITHHELD if withheld else _LOOKED_AT if looked_at else ""
     total = parse_delta(str(delta))
     own = model is not None and held is not None
     first = _about_g(sample, backbone, needed=not own)
@@ -138,7 +145,12 @@ def climb(
             break
     if model is not None and not own:  # the hold-out's sample was looked at for it
         doubt(model, sample, stated_error, **how)
-    return _rungs(made, model is not None, interrupted)
+    return _rungs(made, model is not None, interrupted, instead)
+
+
+def is_withheld(data: AnyData) -> bool:
+    """Whether a source of which `load_pair` gives no held-out part has one, under a ledger."""
+    return isinstance(data, str | PathLike) and sources.load_pair(data)[1] is not None
 
 
 def best(rungs: tuple[Rung, ...]) -> Rung:
@@ -168,15 +180,18 @@ def shares(rungs: tuple[Rung, ...]) -> tuple[Share, ...]:
     return tuple(found)
 
 
-def _rungs(made: dict[str, Certificate], with_net: bool, interrupted: bool) -> tuple[Rung, ...]:
-    """Those made, and of the others what they would need."""
+def _rungs(
+    made: dict[str, Certificate], with_net: bool, interrupted: bool, instead: str
+) -> tuple[Rung, ...]:
+    """Those made, and of the others what they would need; instead: why labels are withheld."""
     held = made.get("holdout")
     through = [one for one in made.values() if _transfer(one) is not None]
     both = min(through, key=lambda one: one.bound, default=None)
     net = "" if with_net else "`model`, and "
     labels, inputs = "held-out labels, used for nothing else", "fresh inputs without labels"
+    more = f"{net}held-out labels (`holdout`)"
     found = [
-        _rung("holdout", held, labels, f"{net}held-out labels (`holdout`)"),
+        _rung("holdout", held, labels, instead or more),
         _rung("transfer", both, inputs, f"{net}{inputs} (`unlabelled`)"),
         _rung(
             "picks",

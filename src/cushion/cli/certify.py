@@ -70,6 +70,9 @@ def run(args: argparse.Namespace) -> int | None:
     from cushion.theorems.occam import parse_delta
 
     climbs = _climbs(args)
+    if args.data is None and args.net is not None and args.holdout and args.kind is None:
+        how = "--kind holdout, which counts the errors of your net on --holdout and needs none"
+        raise BadInput(f"--data is missing; give the sample that is certified on, or {how}")
     own_rows.check_flags(args, climbs=climbs)
     if args.kind == "holdout":
         return own_rows.certify(args)

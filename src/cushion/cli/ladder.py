@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cushion.certificates.certificate import sentence
+from cushion.certificates.certificate import sentence, spaced
 from cushion.certificates.features import BackboneOptions
 from cushion.certificates.search.options import SearchOptions
 from cushion.cli import holdout as own_rows
@@ -34,7 +34,7 @@ _NOT_ABOUT_F = (
 def run(args: argparse.Namespace) -> None:
     """Make what the inputs allow; the best is written to -o, the others beside it."""
     from cushion.certificates.certify import certify
-    from cushion.certificates.ladder import best, climb
+    from cushion.certificates.ladder import best, climb, is_withheld
     from cushion.data import load_pair
     from cushion.data.inputs import as_inputs
     from cushion.theorems.occam import parse_delta
@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
     options.check_net_flags(args)
     data, held = load_pair(args.data)
     held = args.holdout or held
+    withheld = held is None and is_withheld(args.data)
     others = ["picks" if args.unlabelled is None else "transfer"] * (held is not None)
     for kind in (*others, *(["occam"] if chosen.minutes is not None else ())):
         if args.net is not None:
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     with options.searching("certifying") as report:
         own["report"] = report
         model = None if loaded is None else loaded.module
-        rungs = climb(certify, model, data, held, searching=own, **given)
+        rungs = climb(certify, model, data, held, searching=own, withheld=withheld, **given)
     chosen_rung = best(rungs)
     files = _write(rungs, chosen_rung, args.out)
     if kept is not None and "occam" in files:  # else nothing of this run is there
@@ -131,6 +132,7 @@ def _lines(
     lines = [
         f"best for you: {_NAMES[chosen.kind]}. {sentence(made[0][1].claim)}",
         translate(table(["kind", "at most", "about", "δ", "needs"], rows), args.flags),
+        *_held_out(rungs),
     ]
     if args.net is not None and chosen.about == "g":
         lines.append(_NOT_ABOUT_F)
@@ -147,14 +149,36 @@ def _lines(
         total = f"Together they fail with probability at most {args.delta or SearchOptions().delta}"
         parts = "; ".join(f"{one.item} {one.delta}" for one in paid)
         lines += ["", f"{total}: {parts}."]
-    assumed = [line for _, one in made for line in show_assumptions(one.claim)]
-    lines += ["", *dict.fromkeys(assumed)]
+    for file, certificate in made:
+        first, *assumed = show_assumptions(certificate.claim)
+        lines += ["", f"{file}, about {_rows(certificate)}. {first}", *assumed]
+    lines.append("")
     for file, certificate in made:
         flags = f" --data {args.data}{verify_flags(args, certificate.claim)}"
         if certificate.claim.kind == "holdout":
             flags = own_rows.again(args)
         lines.append(f"Check it with: cushion verify {file}{flags}")
     return lines
+
+
+def _held_out(rungs: tuple[Rung, ...]) -> list[str]:
+    """What held-out rows say about each g beside its own bound, and what both together cost."""
+    found = []
+    for rung in rungs:
+        line = None if rung.certificate is None else rung.certificate.claim.holdout
+        if line is not None and rung.about == "g":
+            found.append(f"{percent_up(line.bound)} ({_NAMES[rung.kind]}, δ = {line.delta})")
+    if not found:
+        return []
+    said = f"held out, the same g errs on at most {' and '.join(found)}"
+    return [f"{said}; quoted together with its own bound, both fail with probability at most 2δ."]
+
+
+def _rows(certificate: Certificate) -> str:
+    """Which rows its assumptions call the examples."""
+    claim = certificate.claim
+    which = "held-out examples" if claim.kind == "holdout" else "examples"
+    return f"{spaced(claim.m)} {which} of {claim.data}"
 
 
 def _at_most(rung: Rung) -> str:

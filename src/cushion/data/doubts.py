@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cushion.numerics import float_up, log_binomial_cdf_upper, percent_up
+from cushion.numerics import counted, float_up, log_binomial_cdf_upper, percent_up
 
 _SCALED = "is the input scaled as in training? See docs/preprocessing.md"
 _NUMBERED = (
@@ -66,7 +66,7 @@ def doubts_about_holdout(errors: int, m: int, bound: str, whose: str = "the") ->
     if log_binomial_cdf_upper(m - errors, m, 1 - p) >= math.log(_CHANCE):
         return []
     return [
-        f"{errors} errors on {m} held-out examples contradict {whose} bound of "
+        f"{counted(errors, 'error')} on {m} held-out examples contradict {whose} bound of "
         f"{percent_up(bound)}: less than one chance in a thousand. Either the examples are not "
         "draws of one distribution (copied rows, a sorted split), or the bound has failed"
     ]
