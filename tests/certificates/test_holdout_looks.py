@@ -20,13 +20,13 @@ from tests.simulations import few_and_many
 
 import cushion_verify
 from cushion.certificates.format.holdout_claim import Look
-from cushion.certificates.holdout import grid
+from cushion.certificates.holdout import grid, looks
 from cushion.certificates.holdout.counting import scored
 from cushion.certificates.holdout.ledger import Request, read_ledger
 from cushion.certificates.holdout.lines import Asked, Told, bound_of, tell
 from cushion.certificates.holdout.looks import holding, open_ledger
 from cushion.certificates.holdout.shares import share_delta
-from cushion.data import registered
+from cushion.data import as_dataset, registered
 from cushion.errors import BadInput, CushionError, Malformed
 
 DELTA = Decimal("0.05")
@@ -225,6 +225,88 @@ def test_a_ledger_that_was_set_back_or_copied_is_refused(ledger: Path, tmp_path:
         ask(copy, PLAIN, None, "no better")
 
 
+def test_a_ledger_that_is_moved_and_copied_during_a_look_does_not_fork(
+    ledger: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved.looks"
+    with holding(ledger) as held:
+        held.ask(PLAIN)
+        ledger.rename(moved)
+        shutil.copy(moved, ledger)
+        for path in (ledger, moved):
+            with pytest.raises(BadInput, match="another process is looking"):
+                holding(path).__enter__()
+        held.answer(Told(60), "counted")
+    with pytest.raises(BadInput, match="set back or altered"):  # the copy has no answer
+        ask(ledger, PLAIN, None, "no better")
+    ledger.unlink()
+    ask(moved, PLAIN, None, "no better")
+    assert [one.said for one in read_ledger(moved).past] == ["counted", "no better"]
+
+
+@pytest.mark.parametrize("step", ["ask", "answer", "close"])
+def test_where_the_register_knows_another_chain_nothing_is_written_or_told(
+    ledger: Path, step: str
+) -> None:
+    """Two machines that share the store, but not their locks."""
+    known = registered.registered(rows(300).fingerprint)
+    assert known is not None
+    with holding(ledger) as held:
+        if step == "answer":
+            held.ask(PLAIN)
+        before = ledger.read_bytes()
+        registered.note(registered.Registered(**{**vars(known), "chain": "0" * 64}))
+        steps = {"ask": lambda: held.ask(PLAIN), "close": held.close}
+        with pytest.raises(BadInput, match=r"nothing is written or told; go on with .*H\.looks$"):
+            steps.get(step, lambda: held.answer(Told(60), "counted"))()
+        assert ledger.read_bytes() == before
+    later = registered.registered(rows(300).fingerprint)
+    assert later is not None
+    assert later.chain == "0" * 64
+
+
+KILLED = """
+import os, signal, sys
+from decimal import Decimal
+from tests.holdout_cases import rows
+from cushion.certificates.holdout import looks
+looks.write_whole = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+looks.open_ledger("H.looks", rows(30), Decimal("0.05"), None)
+"""
+
+
+def test_open_that_is_killed_leaves_the_rows_kept_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(tmp_path)
+    paths = {**os.environ, "PYTHONPATH": str(root)}
+    assert subprocess.run([sys.executable, "-c", KILLED], env=paths).returncode == -signal.SIGKILL
+    assert not (tmp_path / "H.looks").exists()
+    with pytest.raises(BadInput, match="if it was never written, open it again"):
+        as_dataset(rows(30))
+    part = rows(30).select(np.arange(10), "part")
+    with pytest.raises(BadInput, match="which is not there; open it again with the rows"):
+        open_ledger("part.looks", part, DELTA, None)
+    open_ledger("again.looks", rows(30), Decimal("0.04"), None)
+    ask(Path("again.looks"), PLAIN, Told(3), "counted")
+    Path("again.looks").unlink()  # with the look in it
+    with pytest.raises(BadInput, match="have a ledger of looks already"):
+        open_ledger("H.looks", rows(30), DELTA, None)
+
+
+def test_rows_are_free_where_their_ledger_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise BadInput("H.looks cannot be written (no space)")
+
+    monkeypatch.setattr(looks, "write_whole", full)
+    with pytest.raises(BadInput, match="no space"):
+        open_ledger(tmp_path / "H.looks", rows(30), DELTA, None)
+    assert as_dataset(rows(30)) is not None
+
+
 def test_a_ledger_that_was_moved_goes_on(ledger: Path, tmp_path: Path) -> None:
     ask(ledger, PLAIN, Told(60), "counted")
     moved = ledger.rename(tmp_path / "moved.looks")
@@ -285,6 +367,23 @@ def full(ledger: Path) -> Path:
     ask(ledger, PLAIN, None, "no better")
     ask(ledger, Request(OTHER, ONE, "0.03", asked), Told(55, (1, 2, 3, 4), (7, 972)), "counted")
     return ledger
+
+
+def test_1_does_not_close_a_ledger(full: Path) -> None:
+    full.write_bytes(chained([*lines_of(full), {"closed": 1}]))
+    with pytest.raises(Malformed, match=r"line 8: it is not the line of look 4"):
+        read_ledger(full)
+
+
+@pytest.mark.parametrize("mark", ["\n", "\x1b", "\x7f", "\u061c", "\u2028", "\u202e", "\u2069"])
+def test_the_name_in_a_ledger_forges_no_line(full: Path, tmp_path: Path, mark: str) -> None:
+    first, *rest = lines_of(full)
+    full.write_bytes(chained([{**first, "data": f"a{mark}b"}, *rest]))
+    with pytest.raises(Malformed, match="line 1: it is not the first line"):
+        read_ledger(full)
+    with pytest.raises(BadInput, match=r"^a\\.*b: a ledger cannot hold this name") as refused:
+        open_ledger(tmp_path / "n.looks", rows(9, name=f"a{mark}b", first=7), DELTA, None)
+    assert mark not in str(refused.value)
 
 
 def test_every_changed_byte_of_a_ledger_is_noticed(full: Path) -> None:
@@ -372,7 +471,7 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_missing_ledger_and_a_folder_are_refused(tmp_path: Path) -> None:
-    for path, fault in ((tmp_path / "none", "cannot be"), (tmp_path, "is a folder")):
+    for path, fault in ((tmp_path / "none", "does not exist; open"), (tmp_path, "is a folder")):
         with pytest.raises(BadInput, match=fault):
             read_ledger(path)
         with pytest.raises(BadInput, match=fault):

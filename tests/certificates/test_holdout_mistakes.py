@@ -36,9 +36,9 @@ def test_a_second_net_s_first_use_is_doubted_aloud(recwarn: pytest.WarningsRecor
     certify(Told(30), held)
     certify(Told(30), held, per_class=True)  # the same net again
     assert not [one for one in recwarn if "first use" in str(one.message)]
-    with pytest.warns(cushion.errors.Remark, match="another net was counted on rows before"):
+    with pytest.warns(cushion.errors.Remark, match="another classifier was counted on rows before"):
         certify(Told(20), held)
-    with pytest.warns(cushion.errors.Remark, match="2 other nets were counted"):
+    with pytest.warns(cushion.errors.Remark, match="2 other classifiers were counted"):
         certify(Told(10), held)
 
 

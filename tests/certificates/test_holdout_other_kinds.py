@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.certificates import case
+from tests.certificates import case, user_net
 from tests.certificates.samples import sample
 from tests.certificates.user_net import f
 
 import cushion
 from cushion.certificates import recheck
 from cushion.certificates.certificate import Certificate
+from cushion.certificates.format.holdout_claim import Look
 from cushion.certificates.holdout.looks import holding, open_ledger
+from cushion.certificates.holdout.words import count_sentence
+from cushion.certificates.picks.options import PicksOptions
+from cushion.data import registered
 from cushion.data.inputs import Inputs
 from cushion.errors import BadInput, Remark
 
@@ -100,6 +105,128 @@ def test_f_does_not_answer_on_held_out_rows_under_a_ledger() -> None:
     assert set(asked) & {len(HELD)} == set()
 
 
+# ---- who was counted on rows without a ledger
+
+
+def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> torch.nn.Module:
+    return f()
+
+
+COUNTED: dict[str, Any] = {
+    "occam": case.base,
+    "pac-bayes": case.gaussian.__wrapped__,
+    "transfer": case.transferred,
+    "picks": lambda _: cushion.certify(None, SAMPLE, kind="picks", holdout=HELD),
+    "fit": lambda _: cushion.certify(None, SAMPLE, kind="picks", fit=fit, holdout=HELD),
+    "holdout": lambda _: cushion.certify(f(), SAMPLE, kind="holdout", holdout=HELD),
+    "bounds": lambda _: cushion.bounds(f(), SAMPLE, holdout=HELD),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_every_kind_remembers_whom_it_counted(kind: str, recwarn: Any) -> None:
+    def remarks() -> list[str]:
+        said = [str(one.message) for one in recwarn if "before" in str(one.message)]
+        recwarn.clear()
+        return said
+
+    COUNTED[kind](True)
+    COUNTED[kind](True)  # the same classifier again
+    assert remarks() == []
+    turned = HELD.select(np.arange(len(HELD))[::-1], "turned")
+    assert len(registered.first_uses(turned)) == 1
+    other = user_net.other()
+    cushion.certify(other, SAMPLE, kind="holdout", holdout=turned)
+    assert len(remarks()) == 1
+    COUNTED[kind](True)
+    (said,) = remarks()
+    assert "another classifier was counted on halves held out before" in said
+    assert ("--looked 2" in said) is (kind in ("picks", "fit"))
+
+
+def test_f_is_one_classifier_wherever_it_is_counted() -> None:
+    for kind in ("holdout", "bounds", "fit"):
+        COUNTED[kind](True)
+        assert len(registered.first_uses(HELD)) == 1
+
+
+def test_picks_that_pay_for_all_who_were_counted_are_not_doubted(recwarn: Any) -> None:
+    COUNTED["holdout"](True)
+    paid = PicksOptions(looks=2)
+    cushion.certify(None, SAMPLE, kind="picks", holdout=HELD, picks=paid)
+    assert not [one for one in recwarn if "counted on" in str(one.message)]
+
+
+def test_a_ladder_of_its_own_is_not_doubted(recwarn: Any) -> None:
+    source = written()
+    for model in (None, f()):
+        cushion.certify(model, source)
+        recwarn.clear() if model is not None else None
+        assert not [one for one in recwarn if "counted on" in str(one.message)]
+
+
+def test_a_ledger_of_rows_that_were_counted_on_before_is_doubted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    COUNTED["picks"](True)
+    with pytest.warns(Remark, match=r"^a classifier was counted .* H\.looks holds only for"):
+        open_ledger("H.looks", HELD, DELTA, SAMPLE)
+    monkeypatch.setenv("CUSHION_DATA", str(Path("another").resolve()))
+    COUNTED["picks"](True)
+    COUNTED["holdout"](True)
+    with pytest.warns(Remark, match=r"^2 classifiers were counted .* H\.looks holds only for"):
+        cushion.certify(f(), SAMPLE, holdout=HELD, kind="holdout", looks="H.looks")
+
+
+# ---- looks
+
+
+class Unreadable(torch.nn.Module):
+    """A net whose forward nobody can follow and that has no source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = f()
+
+    exec("def forward(self, x): return self.net(x) if float(x.sum()) < 1e9 else None")
+
+
+def test_a_net_whose_program_cannot_be_read_gets_no_look_and_no_check_of_one() -> None:
+    open_ledger("H.looks", HELD, DELTA, SAMPLE)
+    before = Path("H.looks").read_bytes()
+    with pytest.raises(BadInput, match=r"code of your net cannot be read, .* export it with torch"):
+        cushion.certify(Unreadable(), SAMPLE, holdout=HELD, kind="holdout", looks="H.looks")
+    assert Path("H.looks").read_bytes() == before
+    made = cushion.certify(f(), SAMPLE, holdout=HELD, kind="holdout", looks="H.looks")
+    path = made.save("c.cushion")
+    with pytest.raises(BadInput, match="code of your net cannot be read"):
+        cushion.verify(path, SAMPLE, HELD, model=Unreadable(), looks="H.looks")
+    claim: Any = made.claim
+    old = Certificate(dataclasses.replace(claim, program=None), b"").save("old.cushion")
+    with pytest.raises(BadInput, match="code of your net cannot be read"):
+        cushion.verify(old, SAMPLE, HELD, model=f(), looks="H.looks")
+    assert cushion.verify(path, SAMPLE, HELD, model=f(), looks="H.looks").ok
+
+
+def test_the_net_of_the_best_count_is_told_so_and_to_ask_for_all_at_once() -> None:
+    open_ledger("H.looks", HELD, DELTA, SAMPLE)
+    cushion.certify(f(), SAMPLE, holdout=HELD, kind="holdout", looks="H.looks")
+    how: dict[str, Any] = {"kind": "holdout", "looks": "H.looks", "per_class": True}
+    for model, same in ((f(), True), (user_net.other(), False)):
+        with pytest.raises(cushion.NoBetter) as told:
+            cushion.certify(model, SAMPLE, holdout=HELD, **how)
+        own = "(it is the net of that count, look 1: ask for all at once)"
+        assert (own in str(told.value)) is same
+
+
+@pytest.mark.parametrize(("bits", "said"), [(1, "1 bit that was"), (9, "9 bits that were")])
+def test_what_a_look_pays_is_said_in_the_right_number(bits: int, said: str) -> None:
+    open_ledger("H.looks", HELD, DELTA, SAMPLE)
+    claim: Any = cushion.certify(f(), SAMPLE, holdout=HELD, kind="holdout", looks="H.looks").claim
+    second = dataclasses.replace(claim, look=Look(2, bits, "0" * 64))
+    assert f"it pays the {said} told before it" in count_sentence(second)
+
+
 # ---- rows of a closed ledger
 
 
@@ -116,7 +243,7 @@ def test_rows_of_a_closed_ledger_have_no_first_use() -> None:
     for data, holdout in ((SAMPLE, HELD), (None, HELD), (SAMPLE, few), (None, "h.npz")):
         with pytest.raises(BadInput, match=r"looked at under .*H\.looks, which is closed, .*false"):
             cushion.certify(f(), data, holdout=holdout, kind="holdout")
-    with pytest.raises(BadInput, match="first use would be false; hold out other rows"):
+    with pytest.raises(BadInput, match="first use would be false; give other rows"):
         cushion.certify(f(), written(), kind="holdout")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,11 @@ def test_other_verbs_do_without_rows_under_a_ledger_or_refuse_them(
             ["certify", "--net", *net, "--kind", "holdout", "--holdout", file, "-o", "g.cushion"],
             ["holdout", "open", file, "-o", "again.looks"],
         ):
+            under = "have a ledger" if argv[0] == "holdout" else "under the ledger"
             code, out, err = ask(capsys, *argv)
             assert (code, out) == (2, ""), (argv, out)
             said = err.splitlines()[-1]
-            assert "under the ledger of looks" in said, (argv, err)
+            assert f"{under} of looks" in said, (argv, err)
     assert not list(Path().glob("g*"))
     code, out, err = ask(capsys, "bounds", *net, "--data", "digits")
     assert code == 0
@@ -150,6 +152,59 @@ def test_other_verbs_do_without_rows_under_a_ledger_or_refuse_them(
     code, out, err = ask(capsys, "train", "small", "--data", "digits", "-o", "run", "--epochs", "1")
     assert code == 0
     assert "test_error" not in out
+
+
+def test_open_never_takes_the_sample_where_the_held_out_part_has_a_ledger(
+    capsys: Capture, nets: Path, place: Path
+) -> None:
+    sample, test = load_pair("digits")
+    assert test is not None
+    np.savez("both.npz", x=sample.x, y=sample.y, x_test=test.x[::-1], y_test=test.y[::-1])
+    assert ask(capsys, "holdout", "open", "digits", "-o", "d1.looks")[0] == 0
+    for source in ("digits", "both.npz"):
+        code, out, err = ask(capsys, "holdout", "open", source, "-o", "d2.looks")
+        assert (code, out) == (2, "")
+        own = f"rows of {source} test have a ledger of looks already, {place}/d1.looks"
+        assert err == f"cushion: {own}; go on with that one, or hold out fresh rows\n"
+    assert not Path("d2.looks").exists()
+    assert ask(capsys, "holdout", "close", "d1.looks")[0] == 0
+    code, out, err = ask(capsys, "holdout", "open", "both.npz", "-o", "d2.looks")
+    assert (code, out, "d1.looks; which is closed; hold out fresh" in err) == (2, "", True)
+
+
+def test_held_out_rows_of_a_file_with_both_parts_are_those_held_out(
+    capsys: Capture, nets: Path, place: Path
+) -> None:
+    sample, test = load_pair("digits")
+    assert test is not None
+    np.savez("both.npz", x=sample.x, y=sample.y, x_test=test.x, y_test=test.y)
+    np.savez("s.npz", x=sample.x, y=sample.y)
+    kind = ["certify", *own(nets), "--kind", "holdout", "--holdout", "both.npz"]
+    said = "of the 297 held-out examples of both.npz test"
+    for data in ([], ["--data", "s.npz"], ["--data", "both.npz"]):
+        code, out, _ = ask(capsys, *kind, *data, "-o", "f.cushion")
+        assert (code, said in out) == (0, True)
+    check = ["verify", "f.cushion", *own(nets)]
+    for rows in (["--holdout", "both.npz"], ["--data", "both.npz"]):
+        assert ask(capsys, *check, *rows)[0] == 0
+    ladder = ["certify", *own(nets), "--data", "s.npz", "--holdout", "both.npz", "-o", "l.cushion"]
+    code, out, _ = ask(capsys, *ladder)
+    assert (code, said in out) == (0, True)
+    code, out, err = ask(capsys, "holdout", "open", "both.npz", "-o", "H.looks")
+    assert (code, "note: a classifier was counted on both.npz test before this" in err) == (0, True)
+    assert ask(capsys, *kind, "--looks", "H.looks", "-o", "k.cushion")[0] == 0
+    assert ask(capsys, "verify", "k.cushion", *own(nets), *kind[-2:], "--looks", "H.looks")[0] == 0
+
+
+def test_the_shares_of_delta_are_shown_with_four_digits(
+    capsys: Capture, nets: Path, place: Path
+) -> None:
+    asked = ["--per-class", "--top-k", "2", "--selective", "15%"]
+    assert ask(capsys, *certify(nets, *asked))[0] == 0
+    _, out, _ = ask(capsys, "inspect", "f.cushion")
+    assert re.search(r"^overall +0\.025 ", out, re.MULTILINE)
+    assert re.search(r"^class 3 +0\.0008333 ", out, re.MULTILINE)
+    assert "00000" not in out.split("What was paid")[1].split("What nobody")[0]
 
 
 def refusals(nets: Path) -> list[tuple[list[str], str]]:
@@ -167,16 +222,17 @@ def refusals(nets: Path) -> list[tuple[list[str], str]]:
         (["certify", *net, "--data", "digits", *kind, "--mirror"], "--mirror does not"),
         (["certify", "-o", "g.cushion"], "--data is missing"),
         (["certify", *net, "--data", "digits", *kind, "--top-k", "10"], "--top-k 10 of 10 classes"),
+        (["certify", *net, "--data", "digits", *kind, "--top-k", "1"], "at least 2, not 1"),
         (["certify", *net, "--data", "digits", *kind, "--selective", "2"], "--selective 2 must"),
-        (["certify", *net, "--data", "digits", *kind, "--looks", "none"], "none: cannot be"),
+        (["certify", *net, "--data", "digits", *kind, "--looks", "none"], "none does not exist"),
         (["holdout", "open", "nothing", "-o", "H.looks"], "no such file"),
         (["holdout", "open", "digits", "-o", "H.looks", "--delta", "2"], "delta"),
-        (["holdout", "status", "mine.looks"], "cannot be read"),
+        (["holdout", "status", "mine.looks"], "does not exist; open a ledger"),
         (["verify", "f.cushion"], "--data is missing"),
     ]
 
 
-@pytest.mark.parametrize("at", range(17))
+@pytest.mark.parametrize("at", range(18))
 def test_bad_input_gets_one_sentence(capsys: Capture, nets: Path, place: Path, at: int) -> None:
     argv, said = refusals(nets)[at]
     code, out, err = ask(capsys, *argv)

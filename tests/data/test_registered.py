@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from tests.holdout_cases import rows
 
 from cushion.data import Dataset, as_dataset, load_pair, registered
-from cushion.data.inputs import Inputs, as_holdout, as_inputs
+from cushion.data.given import as_held_out
+from cushion.data.inputs import Inputs, as_fresh, as_holdout, as_inputs
 from cushion.errors import BadInput, Remark
 
 HELD, SAMPLE = rows(40), rows(60, name="sample", first=1)
@@ -94,6 +96,62 @@ def test_a_closed_ledger_lets_its_rows_go_but_is_not_forgotten(ledger: Path) -> 
     assert as_dataset(HELD) is HELD
     assert registered.sharing(HELD.x) is None
     assert registered.sharing(HELD.x, closed=True) is not None
+
+
+def test_rows_of_a_closed_ledger_are_no_fresh_inputs(ledger: Path) -> None:
+    """Their labels were looked at: f and g may have been chosen by them."""
+    known = registered.registered(HELD.fingerprint)
+    assert known is not None
+    sample = Dataset("sample", SAMPLE.x, SAMPLE.y, 3)
+    inputs = Inputs("some of them", HELD.x[5:9])
+    with pytest.raises(BadInput, match="under the ledger of looks"):
+        as_fresh(inputs, sample, None)
+    registered.note(registered.Registered(**{**vars(known), "closed": True}))
+    with pytest.raises(BadInput, match=r"which is closed, .* would be false; give other rows$"):
+        as_fresh(inputs, sample, None)
+    assert as_fresh(rows(9, first=2).x, sample, None) is not None
+
+
+def test_who_was_counted_is_known_of_the_rows_in_any_order(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    for who, looks in (("f", None), ("f", None), ("g", 2), ("f", 2)):
+        registered.note_first_use(HELD, who, looks)
+    assert not recwarn.list
+    again = HELD.select(np.append(np.arange(40)[::-1], 3), "turned, one twice")
+    assert registered.first_uses(again) == {"f", "g"}
+    with pytest.warns(Remark, match=r"^another classifier was counted on rows before, .*: keep a"):
+        registered.note_first_use(again, "f")
+    with pytest.warns(
+        Remark, match=r"^2 other .*--looked 3 \(in Python PicksOptions\(looks=3\)\)$"
+    ):
+        registered.note_first_use(again, "h", 2)
+    assert registered.first_uses(SAMPLE) == set()
+
+
+def test_held_out_rows_of_a_source_are_its_held_out_part(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", x=SAMPLE.x, y=SAMPLE.y, x_test=HELD.x, y_test=HELD.y)
+    np.savez(tmp_path / "h.npz", x=HELD.x, y=HELD.y)
+    pair = {"train": (SAMPLE.x, SAMPLE.y), "test": (HELD.x, HELD.y)}
+    for source in (tmp_path / "d.npz", str(tmp_path / "h.npz"), pair, (HELD.x, HELD.y), HELD):
+        assert as_held_out(source, like=SAMPLE).fingerprint == HELD.fingerprint
+        found = as_holdout(source, SAMPLE)
+        assert found is not None
+        assert found.fingerprint == HELD.fingerprint
+    registered.register(HELD, tmp_path / "H.looks", CHAIN)
+    with pytest.raises(BadInput, match=r"^d\.npz test has rows that are under the ledger"):
+        as_held_out(tmp_path / "d.npz", like=SAMPLE)
+
+
+def test_a_register_of_the_version_before_is_read(ledger: Path, tmp_path: Path) -> None:
+    (file,) = (tmp_path / "store" / "looks").glob("*.json")
+    said = json.loads(file.read_text())
+    del said["opening"]
+    file.write_text(json.dumps(said))
+    ledger.unlink()
+    known = registered.registered(HELD.fingerprint)
+    assert known is not None
+    assert not known.may_be_opened_again
 
 
 def test_rows_that_the_sample_has_too_stay_free(tmp_path: Path) -> None:

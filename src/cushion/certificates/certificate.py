@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
@@ -20,6 +21,7 @@ from cushion.data.dataset import Dataset
 from cushion.data.doubts import doubts_about_holdout
 from cushion.data.files import write_whole
 from cushion.data.inputs import check_holdout
+from cushion.data.registered import note_first_use
 from cushion.errors import remark
 from cushion.numerics import float_up, percent_up
 from cushion.theorems.occam import holdout_bound, occam_bound
@@ -100,6 +102,7 @@ def certify_net(
         line = claims.Holdout(
             holdout.fingerprint, missed, n, stated, holdout_bound(missed, n, delta)
         )
+        note_first_use(holdout, hashlib.sha256(message.data).hexdigest())
     claim = claims.OccamClaim(
         data=sample.name,
         data_fingerprint=sample.fingerprint,

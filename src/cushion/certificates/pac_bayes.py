@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -32,6 +33,7 @@ from cushion.certificates.format.rounded_gaussian import ERROR, LEAST_EXPONENT
 from cushion.certificates.sample_assumptions import notes_on
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
+from cushion.data.registered import note_first_use
 from cushion.errors import BadInput, Malformed, remark
 from cushion.numerics import binomial_inverse, decimal_up, float_up, kl_inverse
 
@@ -145,6 +147,7 @@ def certify_gaussian(
         missed = count(holdout, n, drawn=False)
         bound = binomial_bound(missed, n, Fraction(delta), 0, slack)
         line = Holdout(holdout.fingerprint, missed, n, stated, bound)
+        note_first_use(holdout, hashlib.sha256(message.data).hexdigest())
     claim = GaussianClaim(
         data=sample.name,
         data_fingerprint=sample.fingerprint,

@@ -18,8 +18,10 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import cushion_verify
 from cushion.certificates.format.claims import Answers
+from cushion.certificates.holdout.looks import check_program
 from cushion.certificates.rerun import features_again, rounds_again
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
+from cushion.data.given import as_held_out
 from cushion.data.inputs import Inputs, as_inputs
 from cushion.data.registered import reading_through, registered
 from cushion.errors import BadInput, Malformed
@@ -86,14 +88,14 @@ def verify(
         if isinstance(data, (str, PathLike)) and holdout is None:
             data, holdout = load_pair(data)
         sample = None if data is None else as_dataset(data)
-        held = None if holdout is None else as_dataset(holdout, like=sample)
+        held = None if holdout is None else as_held_out(holdout, like=sample)
     known = held if sample is None else sample  # numbers the classes
     if model is not None:
         if answering is not None:
             raise BadInput("`model` and `answering` both say what f answers; give one of them")
         if known is None:
             raise BadInput("`model` is replayed beside the sample; give `data` as well")
-        answering = _answering(model, known, normalise, device, batch)
+        answering = _answering(model, known, normalise, device, batch, looks is not None)
     if claim.kind == "holdout":
         sample, held = sample if held is None else held, None
     given = {**_rows(sample, held), "looks": ledger}
@@ -131,6 +133,7 @@ def check_looks(path: str | Path, looks: str | Path | None) -> None:
         claim = cushion_verify.read(path).claim
     if claim.kind != "holdout" or claim.look is None:
         raise BadInput(f"{path} is not a look at rows under a ledger; leave `looks` out")
+    check_program(claim.program)
 
 
 def check(path: str | Path, given: Given | None = None, *, slow: bool = False) -> Verdict:
@@ -215,14 +218,18 @@ def _answering(
     normalise: Normalise | None,
     device: str | None,
     batch: int | None,
+    is_look: bool,
 ) -> Answering:
     """What the net says, its classes numbered as the sample numbers them."""
     from cushion.certificates.answers import answer  # torch is needed for nets alone
     from cushion.nets.batch_size import batches
     from cushion.nets.classifier import behind
     from cushion.nets.devices import placed
+    from cushion.nets.program import program_fingerprint
 
     net = placed(behind(model, normalise, sample.shape), device)
+    if is_look:
+        check_program(program_fingerprint(net))
 
     def answering(inputs: Inputs) -> Answers:
         with batches(batch):

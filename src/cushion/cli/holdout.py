@@ -47,18 +47,20 @@ def add_parser(verbs: Any) -> None:
 
 
 def run_open(args: argparse.Namespace) -> None:
-    from cushion.certificates.holdout.looks import open_ledger
-    from cushion.data import load_pair
+    from cushion.certificates.holdout.looks import check_unopened, open_ledger
     from cushion.data.inputs import check_holdout
+    from cushion.data.registered import check_free
+    from cushion.data.sources import load_pair  # a held-out part under a ledger is not left out
     from cushion.theorems.occam import parse_delta
 
     delta = parse_delta(args.delta)
-    sample, rows = load_pair(args.data)
-    if rows is None:
-        rows, beside = sample, None
-    else:
-        beside = sample
-        check_holdout(rows, sample)
+    check_writable(args.out)
+    sample, held_out = load_pair(args.data)
+    rows, beside = (sample, None) if held_out is None else (held_out, sample)
+    check_unopened(rows)
+    if beside is not None:
+        check_free(beside.x, beside.name)
+        check_holdout(rows, beside)
     ledger = open_ledger(args.out, rows, delta, beside)
     shown = f"{_spaced(ledger.m)} held-out examples of {ledger.data}"
     flag = "--data" if beside is not None else "--holdout"
@@ -67,20 +69,9 @@ def run_open(args: argparse.Namespace) -> None:
         {"file": args.out, "data": ledger.data, "m": ledger.m, "delta": float_up(str(delta))},
         f"{args.out} is the ledger of {shown}, δ = {delta}; other verbs do not read them any more.",
         "Assumed: nobody has looked at them yet, and nobody does so elsewhere.",
-        *_looked_before(ledger.data_fingerprint),
         f"Make a look with: cushion certify --kind holdout --net NET {flag} {args.data} "
         f"--looks {args.out} -o f.cushion",
     )
-
-
-def _looked_before(fingerprint: str) -> list[str]:
-    """What speaks against a first use of these rows."""
-    from cushion.data.registered import first_uses
-
-    if not (uses := len(first_uses(fingerprint))):
-        return []
-    made = "A certificate of their first use was" if uses == 1 else f"{uses} such certificates were"
-    return [f"{made} made here: the ledger holds only for someone who has not seen them."]
 
 
 def run_status(args: argparse.Namespace) -> None:

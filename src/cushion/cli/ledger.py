@@ -14,7 +14,7 @@ from cushion.certificates.format.claims import (
     PicksClaim,
 )
 from cushion.certificates.format.holdout_claim import HoldoutClaim
-from cushion.certificates.holdout.words import count_sentence, other_sentences, statement
+from cushion.certificates.holdout.words import count_sentence, other_sentences, short, statement
 from cushion.certificates.sample_assumptions import sample_assumptions
 from cushion.cli.render import table
 from cushion.numerics import counted, float_up, percent_up
@@ -123,11 +123,12 @@ def show_numbers(claim: Claim) -> list[str]:
 
 def _holdout_numbers(claim: HoldoutClaim) -> list[str]:
     """Of f on held-out rows: every line with its share of δ, and what earlier looks were told."""
-    shares: list[list[object]] = [["overall", claim.delta_all, percent_up(claim.bound)]]
-    shares += [[f"{one.what} {one.which}", one.delta, percent_up(one.bound)] for one in claim.lines]
+    shares: list[list[object]] = [["overall", short(claim.delta_all), percent_up(claim.bound)]]
+    for one in claim.lines:
+        shares.append([f"{one.what} {one.which}", short(one.delta), percent_up(one.bound)])
     if (line := claim.selective) is not None:
-        shares.append(["errors of what is answered", line.delta, percent_up(line.bound)])
-        shares.append(["refusals", line.delta_refused, percent_up(line.bound_refused)])
+        shares.append(["errors of what is answered", short(line.delta), percent_up(line.bound)])
+        shares.append(["refusals", short(line.delta_refused), percent_up(line.bound_refused)])
     shares.append(["total", claim.delta, ""])
     return [
         *(statement(claim), count_sentence(claim), *other_sentences(claim), ""),

@@ -62,6 +62,16 @@ def _as_dataset(data: AnyData, like: Dataset | None, label_column: str | None = 
     return _aligned(read, like)
 
 
+def as_held_out(data: AnyData, *, like: Dataset | None = None) -> Dataset:
+    """Held-out examples as a Dataset: the held-out part of a source, a file or a dict of sets that
+    has one, else all that `as_dataset` finds. Rows under a ledger of looks are refused.
+    """
+    if isinstance(data, (str, PathLike)) or _is_split(data):
+        sample, part = _load_pair(data)
+        data = sample if part is None else part
+    return as_dataset(data, like=like)
+
+
 def load_pair(data: AnyData) -> tuple[Dataset, Dataset | None]:
     """The sample and the held-out part (None if there is none) of a name, a folder or a file, with
     the steps behind it; of a dict of sets, those called train and test; of anything else as

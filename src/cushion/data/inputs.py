@@ -15,8 +15,8 @@ from cushion.data import catalogue
 from cushion.data.dataset import Dataset, hash_arrays
 from cushion.data.formats.arrays import read_inputs, recognise
 from cushion.data.freshness import freshness_fault as freshness_fault
-from cushion.data.given import AnyData, as_dataset
-from cushion.data.registered import check_free
+from cushion.data.given import AnyData, as_dataset, as_held_out
+from cushion.data.registered import check_first_use, check_free
 from cushion.data.rows import Reading
 from cushion.data.rows import count_shared as count_shared
 from cushion.data.sources import load_pair, parse_source
@@ -96,14 +96,15 @@ def _load(text: str) -> Dataset:
 
 
 def as_holdout(holdout: AnyData, sample: Dataset, read: Reading | None = None) -> Dataset | None:
-    """Held-out examples of any kind (None stays None), their labels numbered as the sample's.
+    """Held-out examples of any kind (None stays None; of a source that has a held-out part, that
+    part), their labels numbered as the sample's.
 
     BadInput if they are not of the sample's kind, or cannot be held out beside it; read: as of
     `check_holdout`.
     """
     if holdout is None:
         return None
-    found = as_dataset(holdout, like=sample)
+    found = as_held_out(holdout, like=sample)
     if (found.x.dtype, found.shape) != (sample.x.dtype, sample.shape):
         own, kind = f"{found.x.dtype} {found.shape}", f"{sample.x.dtype} {sample.shape}"
         fault = f"the held-out examples are {own} but the sample's are {kind}"
@@ -122,7 +123,9 @@ def check_holdout(holdout: Dataset | None, sample: Dataset, read: Reading | None
 
 
 def as_fresh(unlabelled: Inputs | AnyData, sample: Dataset, read: Reading | None) -> Inputs:
-    """The inputs, or BadInput unless they are of the sample's kind and have no rows from it."""
+    """The inputs, or BadInput unless they are of the sample's kind, have no rows from it, and never
+    had a ledger of looks.
+    """
     inputs = as_inputs(unlabelled)
     if inputs.x.dtype != sample.x.dtype or inputs.x.shape[1:] != sample.x.shape[1:]:
         raise BadInput(
@@ -130,6 +133,7 @@ def as_fresh(unlabelled: Inputs | AnyData, sample: Dataset, read: Reading | None
             f"the sample's are {sample.x.dtype} {sample.x.shape[1:]}; they must be alike"
         )
     check_fresh(inputs, sample, read)
+    check_first_use(inputs.x, inputs.name)
     return inputs
 
 

@@ -1,12 +1,14 @@
 """Held-out rows under a ledger of looks: which they are, so that nothing else reads them.
 
 `cushion holdout open` writes their hashes beside the named sets; where data come in, rows of an
-open ledger are refused unless they are read through it. Copies of the rows on other machines are
-not known here: that nobody looks at them there is an assumption of every certificate.
+open ledger are refused unless they are read through it. Of other held-out rows it is remembered
+which classifiers were counted on them. Copies of the rows on other machines are not known here:
+that nobody looks at them there is an assumption of every certificate.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Iterator
@@ -26,7 +28,8 @@ from cushion.data.store import root
 from cushion.errors import BadInput, CushionError, remark
 
 _THROUGH: ContextVar[Path | None] = ContextVar("through", default=None)
-_FIELDS = {"ledger": str, "name": str, "chain": str, "closed": bool}
+_FIELDS = {"ledger": str, "name": str, "chain": str, "closed": bool, "opening": str}
+_AGAIN = "open it again (cushion holdout open), as no look was made"
 
 
 class Withheld(BadInput):
@@ -35,13 +38,22 @@ class Withheld(BadInput):
 
 @dataclass(frozen=True)
 class Registered:
-    """Rows under the ledger at `ledger`, as it was known last: chain is its running hash then."""
+    """Rows under the ledger at `ledger`, as it was known last: chain is its running hash then.
+
+    opening: the same behind its first line ("" where that is not known).
+    """
 
     fingerprint: str
     ledger: Path
     name: str
     chain: str
     closed: bool
+    opening: str = ""
+
+    @property
+    def may_be_opened_again(self) -> bool:
+        """Whether nobody was told anything, and the file is not there: `open` was killed, say."""
+        return self.chain == self.opening and not self.closed and not self.ledger.exists()
 
     def is_at(self, path: Path) -> bool:
         """Whether the ledger is the file at this resolved path; it may have been moved there."""
@@ -59,23 +71,53 @@ class Registered:
 
 
 def register(
-    data: Dataset, ledger: Path, chain: str, *, beside: Dataset | None = None
+    data: Dataset,
+    ledger: Path,
+    chain: str,
+    *,
+    beside: Dataset | None = None,
+    opening: str | None = None,
 ) -> Registered:
-    """Put the rows under the ledger; rows that are in the sample `beside` them too stay free."""
+    """Put the rows under the ledger; rows that are in the sample `beside` them too stay free.
+
+    opening: the chain behind its first line, where there are others already.
+    """
     hashes = np.unique(row_hashes(data.x))
     if beside is not None and beside.x.dtype == data.x.dtype:
         hashes = np.setdiff1d(hashes, row_hashes(beside.x))
     _folder().mkdir(parents=True, exist_ok=True)
     write_whole(_folder() / f"{data.fingerprint}.rows", hashes.astype("<u8").tobytes())
-    return note(Registered(data.fingerprint, ledger.resolve(), data.name, chain, False))
+    first = chain if opening is None else opening
+    return note(Registered(data.fingerprint, ledger.resolve(), data.name, chain, False, first))
 
 
 def note(entry: Registered) -> Registered:
     """Write down where the ledger is and how far it has come."""
-    said = {"ledger": str(entry.ledger), "name": entry.name, "chain": entry.chain}
-    text = json.dumps({**said, "closed": entry.closed}, indent=2) + "\n"
-    write_whole(_folder() / f"{entry.fingerprint}.json", text)
+    said = {name: getattr(entry, name) for name in _FIELDS} | {"ledger": str(entry.ledger)}
+    write_whole(_folder() / f"{entry.fingerprint}.json", json.dumps(said, indent=2) + "\n")
     return entry
+
+
+def forget(entry: Registered) -> None:
+    """Set the rows free: their ledger was never written."""
+    (_folder() / f"{entry.fingerprint}.json").unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(what: str, refusal: str) -> Iterator[None]:
+    """`what` for this process alone; the system lets go of it, however the process ends."""
+    try:
+        _folder().mkdir(parents=True, exist_ok=True)
+        file = open(_folder() / f"{what}.lock", "ab")  # noqa: SIM115
+    except OSError as problem:
+        why = f"{_folder()} cannot be written ({problem.strerror or problem})"
+        raise BadInput(f"{why}; set CUSHION_DATA to a folder that can") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(refusal) from None
+        yield
 
 
 def registered(fingerprint: str) -> Registered | None:
@@ -102,16 +144,13 @@ def withheld(x: NDArray[Any], name: str) -> str:
     entry, through = sharing(x), _THROUGH.get()
     if entry is None or (through is not None and entry.is_at(through)):
         return ""
+    under = f"{name} has rows that are under the ledger of looks {entry.ledger}"
+    again = f"; if it was never written, {_AGAIN}" if entry.may_be_opened_again else ""
     if through is not None:
         moved = "" if entry.ledger.exists() else ", or where it was moved,"
-        return (
-            f"{name} has rows that are under the ledger of looks {entry.ledger}, and {through} is "
-            f"not that one; give that one{moved} as `looks`"
-        )
-    return (
-        f"{name} has rows that are under the ledger of looks {entry.ledger} and are read only "
-        f"through it: cushion certify --kind holdout --looks {entry.ledger}"
-    )
+        return f"{under}, and {through} is not that one; give that one{moved} as `looks`{again}"
+    how = f"cushion certify --kind holdout --looks {entry.ledger}"
+    return f"{under} and are read only through it: {how}{again}"
 
 
 def check_free(x: NDArray[Any], name: str) -> None:
@@ -122,63 +161,87 @@ def check_free(x: NDArray[Any], name: str) -> None:
         raise Withheld(f"{said}{free}")
 
 
-def check_first_use(data: Dataset) -> None:
-    """BadInput for rows that had a ledger of looks: that nobody looked at them would be false."""
-    if said := _looked_at(data):
-        raise BadInput(f"{said}; hold out other rows")
-
-
-def note_first_use(data: Dataset, net: str) -> None:
-    """Remember a net, by its fingerprints, that was counted on these rows as their first use; if
-    another was, that is said.
+def check_first_use(x: NDArray[Any], name: str) -> None:
+    """BadInput for rows that have or had a ledger of looks: that nobody looked at them would be
+    false.
     """
-    known = first_uses(data.fingerprint)
-    if others := known - {net}:
-        nets = "another net was" if len(others) == 1 else f"{len(others)} other nets were"
-        remark(
-            f"{nets} counted on {data.name} before, as the first use of these rows; that is true "
-            "of one of them at most, so keep a ledger (cushion holdout open), or share δ among "
-            "nets that were all fixed before"
-        )
-    try:
-        _folder().mkdir(parents=True, exist_ok=True)
-        write_whole(_uses(data.fingerprint), "".join(f"{one}\n" for one in sorted({*known, net})))
-    except (OSError, CushionError):
-        pass  # what cannot be kept is not known later; the statement assumes it anyway
-
-
-def first_uses(fingerprint: str) -> set[str]:
-    """The nets that were counted on these rows as their first use, on this machine."""
-    try:
-        return set(_uses(fingerprint).read_text(encoding="utf-8").split())
-    except (OSError, ValueError):
-        return set()
-
-
-def _uses(fingerprint: str) -> Path:
-    return _folder() / f"{fingerprint}.uses"
+    if said := _looked_at(x, name):
+        raise BadInput(f"{said}; give other rows")
 
 
 def unless_looked_at(holdout: Dataset | None) -> Dataset | None:
     """The held-out rows, for a line that is true of their first use; None, and that is said, for
     rows that had a ledger of looks.
     """
-    if holdout is None or not (said := _looked_at(holdout)):
+    if holdout is None or not (said := _looked_at(holdout.x, holdout.name)):
         return holdout
     remark(f"{said}; going on without a hold-out line")
     return None
 
 
-def _looked_at(data: Dataset) -> str:
+def _looked_at(x: NDArray[Any], name: str) -> str:
     """Why these rows are not used first here, as a sentence; empty if they may be."""
-    entry = sharing(data.x, closed=True)
+    entry = sharing(x, closed=True)
     if entry is None:
         return ""
     how = "which is closed" if entry.closed else "which is open"
     return (
-        f"{data.name} has rows that were looked at under the ledger of looks {entry.ledger}, "
-        f"{how}, so that this is their first use would be false"
+        f"{name} has rows that were looked at under the ledger of looks {entry.ledger}, {how}, so "
+        "that this is their first use would be false"
     )
+
+
+# ---- first uses
+
+
+def note_first_use(data: Dataset, who: str, looks: int | None = None) -> None:
+    """Remember a classifier that was counted on held-out rows as if nobody had looked at them; if
+    another was, that is said.
+
+    who: f by the fingerprints of its numbers and program, g by that of its message. looks: how many
+    classifiers the statement pays for, where it can pay for some.
+    """
+    known = first_uses(data)
+    number = len(known | {who})
+    if known - {who} and (looks is None or looks < number):
+        others = "another classifier was"
+        if number > 2:
+            others = f"{number - 1} other classifiers were"
+        how = "keep a ledger of looks (cushion holdout open), or share δ among nets fixed before"
+        if looks is not None:
+            how = f"pay for all with --looked {number} (in Python PicksOptions(looks={number}))"
+        remark(f"{others} counted on {data.name} before, so this is not their first use: {how}")
+    try:
+        _folder().mkdir(parents=True, exist_ok=True)
+        write_whole(_uses(data), "".join(f"{one}\n" for one in sorted({*known, who})))
+    except (OSError, CushionError):
+        pass  # what cannot be kept is not known later; the statement assumes it anyway
+
+
+def doubt_ledger(data: Dataset, ledger: Path) -> None:
+    """Say so where classifiers were counted on these rows before they had this ledger."""
+    if known := len(first_uses(data)):
+        said = "a classifier was" if known == 1 else f"{known} classifiers were"
+        remark(
+            f"{said} counted on {data.name} before this ledger: {ledger} holds only for someone "
+            "who has not seen that"
+        )
+
+
+def first_uses(data: Dataset) -> set[str]:
+    """The classifiers that were counted on these rows, in any order, as their first use here."""
+    try:
+        return set(_uses(data).read_text(encoding="utf-8").split())
+    except (OSError, ValueError):
+        return set()
+
+
+def _uses(data: Dataset) -> Path:
+    rows = np.unique(row_hashes(data.x)).astype("<u8")
+    return _folder() / f"{hashlib.sha256(rows.tobytes()).hexdigest()}.uses"
+
+
+# ---- through the ledger
 
 
 @contextmanager
@@ -230,7 +293,8 @@ def _folder() -> Path:
 def _read(file: Path) -> Registered:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or {k: type(v) for k, v in found.items()} != _FIELDS:
+        found = {"opening": "", **found} if isinstance(found, dict) else {}
+        if {name: type(value) for name, value in found.items()} != _FIELDS:
             raise ValueError
         return Registered(file.stem, **{**found, "ledger": Path(found["ledger"])})
     except (OSError, ValueError, RecursionError):

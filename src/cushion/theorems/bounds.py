@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,7 +15,7 @@ from torch import nn
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.doubts import doubts_about_error
 from cushion.data.inputs import as_holdout
-from cushion.data.registered import unless_looked_at
+from cushion.data.registered import note_first_use, unless_looked_at
 from cushion.errors import BadInput, remark
 from cushion.measures.margins import epsilon_margin, margin_loss
 from cushion.measures.norms.layers import squared_distance
@@ -29,8 +31,10 @@ from cushion.nets.batch_size import batches, rows_at_a_time
 from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
-from cushion.nets.network import Network
+from cushion.nets.identity import numbers_of
+from cushion.nets.network import Network, NetworkModule
 from cushion.nets.normalise import Constants
+from cushion.nets.program import program_fingerprint
 from cushion.nets.scored import ScoredNet
 from cushion.nets.view import Way, see, way_of
 from cushion.numerics import binomial_inverse, occam_log_delta
@@ -111,6 +115,8 @@ def bounds(
     nets = placed(model, device), placed(init, device)
     with batches(batch), torch.inference_mode(False):
         table = _table(*nets, sample, held_out, options, exact, name)
+    if held_out is not None:
+        note_first_use(held_out, _identity(nets[0]))
     remark(*doubts_about_error(table.errors / table.m, sample.classes, stated_error))
     return table
 
@@ -200,6 +206,21 @@ def _measures(
     with working("measures", 1):
         size = rows_at_a_time()
         return measure(net, sample, only=families, spectra=False, batch=size, **how)
+
+
+def _identity(model: Any) -> str:
+    """The fingerprints of f's numbers and program (FORMAT.md, section 5), as certificates know it:
+    theirs is a room above.
+    """
+    net = NetworkModule(model) if isinstance(model, Network) else model
+    digest = hashlib.sha256(b"cushion-net-1\n")
+    for name, tensor in sorted(numbers_of(net).items()):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(said.encode() + b"\n")
+        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return f"{digest.hexdigest()}-{program_fingerprint(net) or ''}"
 
 
 def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:

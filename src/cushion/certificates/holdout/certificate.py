@@ -26,11 +26,12 @@ from cushion.certificates.holdout.counting import (
 )
 from cushion.certificates.holdout.ledger import Ledger, Past, Request
 from cushion.certificates.holdout.lines import bound_of, exact_lines, plain, tell, told_lines
-from cushion.certificates.holdout.looks import Holding, holding
+from cushion.certificates.holdout.looks import Holding, check_program, holding
 from cushion.certificates.holdout.options import HoldoutOptions
 from cushion.certificates.holdout.shares import Shares, share_delta
 from cushion.certificates.sample_assumptions import notes_on
 from cushion.data import AnyData, Dataset, as_dataset, load_pair
+from cushion.data.given import as_held_out
 from cushion.data.inputs import as_holdout
 from cushion.data.registered import (
     Withheld,
@@ -93,6 +94,7 @@ def certify_holdout(
     with batches(batch):
         if options.looks is None:
             return _first_use(net, rows, request, parse_delta(delta or "0.05"), notes)
+        check_program(request.program)
         with holding(options.looks) as held:
             _check_rows(held.ledger, rows, delta)
             held.take_up(rows, beside=sample)
@@ -126,9 +128,9 @@ def read_rows(
                 )
         elif data is not None:
             sample = as_dataset(data)
-        rows = _fitting(lambda: as_dataset(holdout, like=sample), holdout, looks)
+        rows = _fitting(lambda: as_held_out(holdout, like=sample), holdout, looks)
     if looks is None:
-        check_first_use(rows)
+        check_first_use(rows.x, rows.name)
         if sample is not None:
             as_holdout(rows, sample)
     return sample, rows
@@ -225,12 +227,16 @@ def _of_look(ledger: Ledger, past: Past, notes: dict[str, Any]) -> Certificate:
     """The certificate of a look that was answered, from the ledger alone."""
     look, told, request = past.look, past.told, past.request
     if told is None:
-        before = [one.told for one in ledger.past[: look.number - 1]]
-        best = min(one.errors for one in before if one is not None)
+        before = [one for one in ledger.past[: look.number - 1] if one.told is not None]
+        best = before[-1]  # each count is below those before it
+        assert best.told is not None
+        own = ""
+        if _subject(best.request) == _subject(request):
+            own = f" (it is the net of that count, look {best.look.number}: ask for all at once)"
         raise NoBetter(
-            f"your net is no better than the best so far, at most {best} errors on {ledger.m} "
-            f"held-out rows: look {look.number} of {ledger.path}, which costs later ones "
-            f"{counted(past.bits, 'bit')}; no certificate is written"
+            f"your net is no better than the best so far, at most {best.told.errors} errors on "
+            f"{ledger.m} held-out rows{own}: look {look.number} of {ledger.path}, which costs "
+            f"later ones {counted(past.bits, 'bit')}; no certificate is written"
         )
     shares = _shares(request, ledger.classes, ledger.delta)
     lines, selective = told_lines(told, request.asked, ledger.classes, shares)

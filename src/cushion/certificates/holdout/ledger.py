@@ -23,6 +23,7 @@ from cushion.data.registered import canonical, chained
 from cushion.errors import BadInput, Malformed
 
 MOST_BYTES = 2**24
+_CLOSED = b'{"closed":true}'
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,17 @@ def read_ledger(path: str | Path) -> Ledger:
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or "no such name"
-        raise BadInput(f"{path}: cannot be read ({why}); name a ledger of looks") from None
+        raise unreadable(path, problem, "read") from None
     return parse_ledger(Path(path), content)
+
+
+def unreadable(path: str | Path, problem: Exception, what: str) -> BadInput:
+    """The refusal of a ledger that the system does not open; what: "read" or "written"."""
+    if isinstance(problem, FileNotFoundError):
+        how = f"open a ledger first: cushion holdout open DATA -o {path}"
+        return BadInput(f"{path} does not exist; {how}")
+    why = getattr(problem, "strerror", None) or "no such name"
+    return BadInput(f"{path}: cannot be {what} ({why}); name a ledger of looks")
 
 
 def parse_ledger(path: Path, content: bytes) -> Ledger:
@@ -144,7 +153,7 @@ def with_line(ledger: Ledger, obj: dict[str, Any], chain: str) -> Ledger:
         raise Malformed("it stands behind the line that closed the ledger")
     if ledger.waiting is not None:
         return _answered(grown, obj)
-    if obj == {"closed": True}:
+    if canonical(obj) == _CLOSED:  # 1 equals True, but is written otherwise
         return replace(grown, closed=True)
     check_request(obj, ledger.next_number)
     asked = Asked(obj["per_class"], obj["top_k"], obj["selective"])

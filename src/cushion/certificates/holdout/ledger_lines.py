@@ -15,7 +15,16 @@ from cushion.errors import Malformed
 _MOST_ROWS = 10**7
 _HEX = re.compile("[0-9a-f]{64}")
 _SHARE = re.compile(r"0\.[0-9]{1,18}", re.ASCII)
+# what would steer a terminal, or forge a line of `status` (FORMAT.md, section 2)
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _TOLERANCE = re.compile(r"(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", re.ASCII)
+
+
+def is_printable(text: str) -> bool:
+    """Whether nothing in the text steers a terminal, ends a line or reorders it."""
+    return _UNPRINTABLE.search(text) is None
 
 
 def _whole(least: int, most: int) -> Callable[[Any], bool]:
@@ -40,7 +49,7 @@ def _share(value: Any) -> bool:
 
 _OPENING = {
     "looks": _whole(1, 1),  # the version
-    "data": lambda value: type(value) is str,
+    "data": lambda value: type(value) is str and is_printable(value),
     "data_fingerprint": _form(_HEX),
     "m": _whole(1, _MOST_ROWS),
     "classes": _whole(2, MOST_CLASSES),

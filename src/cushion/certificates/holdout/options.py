@@ -17,7 +17,7 @@ class HoldoutOptions(Options):
     )
     per_class: bool = option(False, "also bound the error within each class")
     top_k: int | None = option(
-        None, "also bound how often the true class is not among the K best", least=1, shown="K"
+        None, "also bound how often the true class is not among the K best", least=2, shown="K"
     )
     selective: str | None = option(
         None, "also find where NET may answer with at most this error, such as 1%", shown="RISK"
@@ -27,7 +27,7 @@ class HoldoutOptions(Options):
         """The lines, for so many classes."""
         if self.top_k is not None and self.top_k >= classes:
             raise BadInput(
-                f"`top_k` = {self.top_k} of {classes} classes is never wrong; give fewer than that"
+                f"`top_k` = {self.top_k} of {classes} classes is never wrong; give fewer, or none"
             )
         risk = None if self.selective is None else parse_risk(self.selective)
         return Asked(bool(self.per_class), self.top_k, risk)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 
 from cushion.certificates.format.holdout_claim import HoldoutClaim, Line, Selective
 from cushion.numerics import counted, percent_up
@@ -29,7 +29,8 @@ def count_sentence(claim: HoldoutClaim) -> str:
         return f"It errs on {errors} of {among}; that this is their first use is assumed."
     told = "nothing was told before it"
     if look.number > 1:
-        told = f"it pays the {counted(spaced(look.bits_before), 'bit')} that were told before it"
+        were = "was" if look.bits_before == 1 else "were"
+        told = f"it pays the {counted(spaced(look.bits_before), 'bit')} that {were} told before it"
     return f"It errs on at most {errors} of {among}. This is look {look.number}; {told}."
 
 
@@ -79,6 +80,15 @@ def percent(share: Decimal) -> str:
     '1 %'
     """
     return f"{(share * 100).normalize():f} %"
+
+
+def short(share: str) -> str:
+    """A part of δ with four digits; the file has all of them.
+
+    >>> short("0.025000000000000005"), short("0.000833333333333333")
+    ('0.025', '0.0008333')
+    """
+    return f"{Context(prec=4).create_decimal(share).normalize():f}"
 
 
 def spaced(count: int) -> str:

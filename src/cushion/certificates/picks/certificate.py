@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
@@ -22,6 +23,7 @@ from cushion.certificates.picks.rounds import Bound, Learner, Picked, Tell, pick
 from cushion.certificates.sample_assumptions import notes_on
 from cushion.data.dataset import Dataset
 from cushion.data.inputs import check_holdout
+from cushion.data.registered import note_first_use
 from cushion.errors import BadInput, remark
 from cushion.theorems.occam import holdout_bound
 from cushion.theorems.picks import picks_bound
@@ -113,6 +115,7 @@ def state(
         share = _DOWN.divide(delta, Decimal(looks))
         at_most = holdout_bound(missed, n, share)
         line = LookedHoldout(holdout.fingerprint, missed, n, stated, at_most, looks)
+        note_first_use(holdout, _identity(trained, fit), looks)
     counts = {"picks": picks, "errors": errors, "slack": slack, "choices": choices}
     claim = PicksClaim(
         about="g" if fit is None else "f",
@@ -142,3 +145,13 @@ def state(
     )
     remark(*doubts_about(claim))
     return Certificate(claim, trained.picked.message)
+
+
+def _identity(trained: Trained, fit: Fit | None) -> str:
+    """Of what is counted on held-out rows: f as kind holdout knows it, or g by its message."""
+    if fit is None:
+        return hashlib.sha256(trained.picked.message).hexdigest()
+    from cushion.nets.program import program_fingerprint
+
+    net: Any = trained.bound
+    return f"{net.digest()}-{program_fingerprint(net.net) or ''}"
