@@ -2215,11 +2215,11 @@ def picture(levels: Array, channels: int) -> Array:
         n, planes, shares = 5, [red + green + blue, red - blue, red - 2 * green + blue], [8, 2, 2]
         signed = [2 * np.maximum(0, sign * plane) for plane in planes[1:] for sign in (1, -1)]
         tones, fine_share = np.stack([planes[0], 765 - planes[0], *signed], axis=1), 6
-    first = [np.stack([np.maximum(0, d) // 8 for d in directed(p, EIGHT)], axis=1) for p in planes]
+    first = [np.stack([np.floor(d.clip(0) / 8) for d in directed(p, EIGHT)], 1) for p in planes]
     parts = [(celled(maps, n), share) for maps, share in zip(first, shares, strict=True)]
     parts.append((celled(tones, n), tone_share))
     for scale in (1, 2, 4):
-        fine = [np.abs(d) // 8 for d in directed(squares(first[0], scale), EIGHT[:4])]
+        fine = [np.floor(np.abs(d) / 8) for d in directed(squares(first[0], scale), EIGHT[:4])]
         parts.append((np.concatenate([celled(d, 4) for d in fine], axis=1), fine_share))
     return vector(parts)
 
