@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -263,3 +264,19 @@ def test_a_posterior_may_err_a_little_more_too() -> None:
     assert more.features == KNOWN
     assert more.assumptions == assumptions_of("pac-bayes", holdout=False, features=True)
     assert "features" not in plain.to_json()
+
+
+@pytest.mark.parametrize(("scale", "said"), [(0, "a larger"), (30, "another"), (5, None)])
+def test_features_of_few_values_are_doubted_once(
+    options: BackboneOptions, scale: int, said: str | None
+) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", Remark)
+        seen = see(dataclasses.replace(options, scale=scale, offset=3), SAMPLE)
+        rows = seen.sample(SAMPLE).x
+        seen.sample(HELD_OUT)
+        see_again(seen.claim, options.backbone, options.weights).sample(SAMPLE)
+    told = [str(one.message) for one in caught if "256 values" in str(one.message)]
+    assert len(told) == (said is not None)
+    if said is not None:
+        assert f"only {len(np.unique(rows))} of a byte's 256 values; {said} `scale` may" in told[0]

@@ -91,8 +91,8 @@ def test_a_token_that_the_net_does_not_know_is_refused_with_its_rows(
 @pytest.mark.parametrize(
     ("more", "rows"),
     [
-        (("--holdout", "h.npz"), "0 to 99 of 100"),
-        (("--kind", "holdout", "--holdout", "h.npz"), "0 to 99 of 100"),
+        (("--holdout", "h.npz"), "0 to 199 of 200"),
+        (("--kind", "holdout", "--holdout", "h.npz"), "0 to 199 of 200"),
         (("--kind", "occam", "--method", "subspace", "--steps", "2"), "0 to 199 of 200"),
         (("--unlabelled", "u.npz"), "0 to 199 of 200"),
         (("--unlabelled", "u.npz", "--batch", "50"), "0 to 49 of 200"),

@@ -81,6 +81,14 @@ def test_parameters_become_flags_where_there_are_some() -> None:
     }
 
 
+def test_a_parameter_of_two_verbs_has_the_flag_of_the_one_that_is_run() -> None:
+    said = "a larger `scale`, or `offset` = 128"
+    assert translate(said, {"--feature-scale", "--feature-offset"}) == (
+        "a larger --feature-scale, or --feature-offset 128"
+    )
+    assert translate(said, {"--sharpness-scale"}) == "a larger --sharpness-scale, or `offset` = 128"
+
+
 def test_the_library_does_not_speak_command_line() -> None:
     """No sentence outside cli names a flag, unless it quotes a whole command."""
     root = Path(__file__).parents[2] / "src" / "cushion"

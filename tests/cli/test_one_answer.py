@@ -194,3 +194,23 @@ def test_without_a_sample_it_is_said_which_kind_needs_none(capsys: Capture) -> N
     assert (
         ask(capsys, "certify", "--kind", "holdout", *OWN, "--holdout", "h.npz", "-o", "f")[0] == 0
     )
+
+
+def test_a_hold_out_certificate_is_verified_with_its_net_alone(capsys: Capture) -> None:
+    assert ask(capsys, *certify("--kind", "holdout", *OWN, "--holdout", "h.npz"))[0] == 0
+    code, out, err = ask(capsys, "verify", "f.cushion", "--holdout", "h.npz")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "f.cushion is about the errors of your net; give it with --net" in err
+
+
+def test_constants_before_the_net_are_shown_and_missed(capsys: Capture) -> None:
+    step = ("--normalise", "0.1:0.2:0.3,1:2:3")
+    rows = ("--holdout", "h.npz")
+    assert ask(capsys, *certify("--kind", "holdout", *OWN, *rows, *step))[0] == 0
+    assert "f reads (x - [0.1, 0.2, 0.3]) / [1, 2, 3]" in ask(capsys, "inspect", "f.cushion")[1]
+    assert ask(capsys, "verify", "f.cushion", *OWN, *rows, *step)[0] == 0
+    code, out, _ = ask(capsys, "verify", "f.cushion", *OWN, *rows)
+    said = "f was certified with --normalise 0.1:0.2:0.3,1:2:3; give that too."
+    assert (code, said in out) == (1, True)
+    _, out, _ = ask(capsys, *certify(*OWN, *rows, *step))
+    assert "f reads (x - [0.1, 0.2, 0.3]) / [1, 2, 3], as --normalise says" in out

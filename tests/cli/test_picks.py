@@ -112,6 +112,21 @@ def test_a_learner_of_the_list_and_a_backbone(
     assert check in said
 
 
+def test_a_note_about_features_of_few_values_names_the_flag(
+    tmp_path: Path,
+    data: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CUSHION_DATA", str(tmp_path / "store"))
+    code, weights = own_file(tmp_path)
+    args = ["certify", "--data", data, "--feature-scale", "0", "-o", str(tmp_path / "b.cushion")]
+    assert main([*args, "--backbone", f"{code}:make", "--backbone-weights", weights]) == 0
+    err = capsys.readouterr().err
+    assert err.count("a larger --feature-scale may help (where they are signed") == 1
+    assert "with --feature-offset 128)" in err
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -25,6 +25,7 @@ _NORM = 2**24  # squares of a row's bytes sum to less: their dot products are ex
 _PARTS = 1000  # a thousandth of the rows may be counted otherwise elsewhere
 _SIDE = 128  # of the pictures that an installed package sees
 _AT_ONCE = 4096  # rows
+_FEW_VALUES = 16  # of a byte's 256: fewer tell little apart
 
 
 class BackboneOptions(Options):
@@ -96,7 +97,7 @@ def see(options: BackboneOptions, like: Dataset) -> Seen:
         raise BadInput(f"{like.name}: a backbone reads plain arrays, not named parts")
     width = backbone.features(like.x[:1]).shape[1]
     claim = Features(width=width, scale=options.scale, offset=options.offset, **backbone.identity)
-    return _seen(claim, backbone, options.slack)
+    return _seen(claim, backbone, options.slack, choosing=True)
 
 
 def see_again(claim: Features, name: str | None = None, weights: str | None = None) -> Seen:
@@ -130,12 +131,20 @@ def see_again(claim: Features, name: str | None = None, weights: str | None = No
     return _seen(claim, backbone, None)
 
 
-def _seen(claim: Features, backbone: Backbone, slack: int | None) -> Seen:
+def _seen(
+    claim: Features, backbone: Backbone, slack: int | None, *, choosing: bool = False
+) -> Seen:
+    """choosing: the scale can still be another; what speaks for that is said of the first rows."""
+
     def bytes_of(inputs: Inputs) -> NDArray[np.uint8]:
+        nonlocal choosing
         floats = read_features(features_of(backbone, inputs), len(inputs))
         backbone.check_width(floats.shape[1])
         rows = to_bytes(floats, claim.scale, claim.offset)
         remark(*_doubts(backbone.name, inputs.name, floats, rows))
+        if choosing:
+            remark(*_few_values(backbone.name, rows))
+        choosing = False
         return rows
 
     return Seen(claim, bytes_of, slack)
@@ -151,6 +160,16 @@ def _doubts(name: str, of: str, floats: NDArray[np.float32], rows: NDArray[np.ui
     elif (floats == floats[0]).all():
         said, how = "all rows have the same features", "check its weights and what it reads"
     return [f"{name} on {of}: {said}, so nothing can be learnt from them; {how}"]
+
+
+def _few_values(name: str, rows: NDArray[np.uint8]) -> list[str]:
+    """That little can be told apart by features of few values."""
+    values = int((np.bincount(rows.reshape(-1), minlength=256) > 0).sum())
+    if values >= _FEW_VALUES or not (rows != rows[0]).any():
+        return []
+    other = "a larger" if rows.max() < 255 else "another"
+    said = f"features of {name} have only {values} of a byte's 256 values"
+    return [f"{said}; {other} `scale` may help (where they are signed, with `offset` = 128)"]
 
 
 def _short(text: str | None) -> str:

@@ -117,6 +117,7 @@ def climb(
         )
     if unlabelled is not None:  # what is refused is refused before held-out rows are counted
         unlabelled = as_fresh(unlabelled, sample, reading_for(sample))
+    behind(model, how.get("normalise"), sample.shape)  # for the same reason
     made: dict[str, Certificate] = {}
     interrupted = False
     tell = (searching or {}).get("tell", tell_nobody)

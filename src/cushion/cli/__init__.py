@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         check_files(args)
-        with notes_for_warnings():
+        with notes_for_warnings(args.flags):
             code: int = args.run(args) or 0
         sys.stdout.flush()
         return code

@@ -16,17 +16,17 @@ from cushion.records.options import Option, options_of
 
 Chosen = TypeVar("Chosen")
 _NAMED = re.compile(r"`(\w+)`( = )?")
-# Parameters of Python whose flags have other names.
+# Parameters of Python whose flags have other names, by verb.
 _ALIASES = {
-    "out": "-o",
-    "model": "--net",
-    "scale": "--sharpness-scale",
-    "offset": "--sharpness-offset",
-    "rounds": "--prune-rounds",
-    "to": "--prune-to",
-    "fraction": "--prune-fraction",
-    "scope": "--prune-scope",
-    "rewind": "--rewind-epoch",
+    "out": ("-o",),
+    "model": ("--net",),
+    "scale": ("--sharpness-scale", "--feature-scale"),
+    "offset": ("--sharpness-offset", "--feature-offset"),
+    "rounds": ("--prune-rounds",),
+    "to": ("--prune-to",),
+    "fraction": ("--prune-fraction",),
+    "scope": ("--prune-scope",),
+    "rewind": ("--rewind-epoch",),
 }
 
 
@@ -40,10 +40,10 @@ def translate(sentence: str, flags: Collection[str]) -> str:
     def flag(match: re.Match[str]) -> str:
         name = match[1]
         own = f"--{name.replace('_', '-')}"
-        found = own if own in flags else _ALIASES.get(name, "")
-        if name == "model" and found not in flags:
-            return "NET"
-        return f"{found}{' ' if match[2] else ''}" if found in flags else match[0]
+        found = next((one for one in (own, *_ALIASES.get(name, ())) if one in flags), None)
+        if found is None:
+            return "NET" if name == "model" else match[0]
+        return f"{found}{' ' if match[2] else ''}"
 
     return _NAMED.sub(flag, sentence)
 

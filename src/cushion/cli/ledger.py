@@ -114,6 +114,7 @@ def show_numbers(claim: Claim) -> list[str]:
         lines += [
             f"f: disagrees with g on {apart} ({gap}), δ = {change.delta}: at most "
             f"{percent_up(change.bound)}; so f errs on at most {percent_up(change.bound_f)}",
+            *_step_before(claim),
             f"   fingerprint of f's numbers: {change.net_fingerprint}",
             _program(change.program),
             f"   fingerprint of the unlabelled inputs: {change.data_fingerprint}",
@@ -133,6 +134,7 @@ def _holdout_numbers(claim: HoldoutClaim) -> list[str]:
     return [
         *(statement(claim), count_sentence(claim), *other_sentences(claim), ""),
         f"   fingerprint of the held-out examples: {claim.data_fingerprint}",
+        *_step_before(claim),
         f"   fingerprint of f's numbers: {claim.net_fingerprint}",
         _program(claim.program),
         f"   gaps of at most {claim.tolerance} of a row's largest score are ties",
@@ -140,6 +142,12 @@ def _holdout_numbers(claim: HoldoutClaim) -> list[str]:
         table(["paid for", "δ", "at most"], shares),
         *(f"{item.item}: {counted(item.bits, 'bit')}; {item.meaning}" for item in claim.ledger),
     ]
+
+
+def _step_before(claim: Claim) -> list[str]:
+    """The constants that stood before f."""
+    step = claim.made_with.get("normalise")
+    return [f"   f reads {step}, as --normalise says"] if step else []
 
 
 def _program(found: str | None) -> str:

@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.format.container import MAGIC
 from cushion.certificates.search.options import Report
+from cushion.cli.flags import translate
 from cushion.errors import BadInput, Remark, remark
 from cushion.numerics import percent_up
 from cushion.progress import working
@@ -160,8 +161,10 @@ def note(sentence: str) -> None:
 
 
 @contextmanager
-def notes_for_warnings() -> Iterator[None]:
-    """What Python is warned of (a Remark), the command line prints as a note, each once."""
+def notes_for_warnings(flags: Collection[str] = ()) -> Iterator[None]:
+    """What Python is warned of (a Remark), the command line prints as a note with its flags, each
+    once.
+    """
     told: set[str] = set()
     with warnings.catch_warnings():
         shown = warnings.showwarning
@@ -171,7 +174,7 @@ def notes_for_warnings() -> Iterator[None]:
                 shown(harmless(str(message)), category, *rest, **more)
             elif str(message) not in told:
                 told.add(str(message))
-                note(str(message))
+                note(translate(str(message), flags))
 
         warnings.simplefilter("always", Remark)
         warnings.showwarning = show

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cushion.certificates.certificate import spaced
 from cushion.certificates.format.claims import Claim, OccamClaim
+from cushion.certificates.format.container import unpack
 from cushion.certificates.sample_assumptions import sample_assumptions
 from cushion.cli import options
 from cushion.cli.ledger import bit_positions, claim_json, show_assumptions, show_numbers
 from cushion.cli.output import answer
-from cushion.errors import BadInput, remark
+from cushion.errors import BadInput, Malformed, remark
 
 if TYPE_CHECKING:
     from cushion.data import Dataset
 
+# what `normalise_words` writes
+_STEP = re.compile(r"\(x - \[?([-+.e0-9, ]+)\]?\) / \[?([-+.e0-9, ]+)\]?")
 UNLABELLED_HELP = (
     "fresh inputs that were used for nothing else, as in --data (labels may be missing and are "
     "ignored); NAME,split=test means the held-out part of a set"
@@ -53,6 +59,7 @@ def add_parser(verbs: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from cushion.certificates.recheck import check_looks, verify
     from cushion.data import as_dataset, load_pair
+    from cushion.data.given import as_held_out
     from cushion.data.inputs import as_inputs
     from cushion.data.registered import reading_through
     from cushion.nets.calling import words_of_net
@@ -65,15 +72,19 @@ def run(args: argparse.Namespace) -> int:
     if args.data is None and args.holdout is None:
         raise BadInput("--data is missing; give the examples that the certificate is about")
     check_looks(args.file, args.looks)
+    if args.net is None and _is_of_a_net(args.file):
+        raise BadInput(f"{args.file} is about the errors of your net; give it with --net")
     data, holdout = None, args.holdout
-    if args.data is not None:
-        with reading_through(args.looks):
-            if holdout is None:
-                data, holdout = load_pair(args.data)
-            else:
-                data = as_dataset(args.data)
+    with reading_through(args.looks):
+        if args.data is None:
+            holdout = as_held_out(holdout)
+        elif holdout is None:
+            data, holdout = load_pair(args.data)
+        else:
+            data = as_dataset(args.data)
     inputs = None if args.unlabelled is None else as_inputs(args.unlabelled)
-    model = None if args.net is None else options.load_named_net(args, data).module
+    shown = data if args.looks is not None or data is not None else holdout
+    model = None if args.net is None else options.load_named_net(args, shown).module
     try:
         found = verify(
             args.file,
@@ -100,8 +111,26 @@ def run(args: argparse.Namespace) -> int:
     assumed = sample_assumptions(found.claim)
     own = [f"Assumed of this sample: {text}." for text in assumed]
     obj = {**found.to_json(), "assumed_of_the_sample": list(assumed)}
-    answer(args, obj, *found.lines(), *(own if found.ok else []))
+    more = own if found.ok else _step_left_out(args, notes)
+    answer(args, obj, *found.lines(), *more)
     return 0 if found.ok else 1
+
+
+def _is_of_a_net(path: str) -> bool:
+    """Whether it is a hold-out certificate; what is none is said where it is read whole."""
+    try:
+        return unpack(Path(path).read_bytes())[0].kind == "holdout"
+    except (Malformed, OSError):
+        return False
+
+
+def _step_left_out(args: argparse.Namespace, notes: Mapping[str, Any]) -> list[str]:
+    """That the net was certified behind constants, where it is verified without."""
+    step = _STEP.fullmatch(str(notes.get("normalise", "")))
+    if step is None or args.net is None or args.normalise is not None:
+        return []
+    mean, std = (part.replace(", ", ":") for part in step.groups())
+    return [f"f was certified with --normalise {mean},{std}; give that too."]
 
 
 def errors_sentence(claim: Claim, who: str) -> str:
@@ -120,9 +149,6 @@ def _unsaid(data: Dataset) -> list[str]:
 
 
 def inspect(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from cushion.certificates.format.container import unpack
     from cushion.certificates.recheck import check
 
     options.check_certificate(args.file)
