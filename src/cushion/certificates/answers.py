@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,17 +44,27 @@ class _Parts:
 
 
 def fingerprint_net(model: Any) -> str:
-    """sha256 of f's parameters and buffers, sorted by name (FORMAT.md, section 5): of its numbers,
-    not of the code that computes with them. How f is called or wrapped is no part of it.
+    """sha256 of f's parameters, buffers and whatever other numbers its forward reaches, sorted by
+    name (FORMAT.md, section 5): not of the code that computes with them. How f is called or wrapped
+    is no part of it. BadInput where its hidden numbers change as it runs, or cannot be read.
     """
+    return _digest(numbers_of(model))
+
+
+def _digest(numbers: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(b"cushion-net-1\n")
-    for name, tensor in sorted(numbers_of(model).items()):
+    for name, tensor in sorted(numbers.items()):
         kind = str(tensor.dtype).removeprefix("torch.")
         said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
         digest.update(said.encode() + b"\n")
         plain = tensor.detach().cpu().contiguous()
         digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
     return digest.hexdigest()
+
+
+def _hidden_digest(model: Any) -> str:
+    """Of the numbers that stand in no list of parameters or buffers."""
+    return _digest({k: v for k, v in numbers_of(model).items() if ".hidden." in f".{k}"})
 
 
 def score(
@@ -116,7 +127,13 @@ def answer(
     """What f answers on the rows of x; classes and labels: of its sample, where f is not a plain
     module.
     """
+    before = _hidden_digest(model)
     scores = score(model, x, classes=classes, labels=labels, describe="f's answers")
+    if _hidden_digest(model) != before:
+        raise BadInput(
+            "the net changes as it runs: numbers that it keeps outside its parameters and buffers "
+            "are others after a call; keep them in local variables"
+        )
     return answers_of(scores, fingerprint_net(model), program_fingerprint(model))
 
 

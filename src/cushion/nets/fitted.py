@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from cushion.errors import BadInput
 from cushion.nets.batches import as_bytes
-
-_PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def is_fitted(model: Any) -> bool:
@@ -95,7 +93,9 @@ class Fitted(nn.Module):
 
     def numbers(self) -> dict[str, Tensor]:
         """Everything that was learned or set, by its path among the attributes."""
-        return {name: torch.from_numpy(value) for name, value in _walk("", self.model, ())}
+        from cushion.nets.identity import learned  # which knows this class
+
+        return dict(learned("", self.model))
 
 
 def _plain(label: Any) -> int | str:
@@ -128,37 +128,3 @@ def _columns(known: list[int | str], classes: int, labels: Sequence[int | str] |
 
 def _shown(labels: Sequence[int | str]) -> str:
     return ", ".join(map(str, labels[:4])) + (", ..." if len(labels) > 4 else "")
-
-
-def _walk(path: str, value: Any, above: tuple[int, ...]) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays inside an object, each under its path; whatever is no array as its text.
-
-    above: the objects on the way here, by identity; a part that leads back to one of them ends.
-    """
-    if isinstance(value, (*_PLAIN, np.generic)):
-        plain = value.item() if isinstance(value, np.generic) else value
-        yield path, np.frombuffer(repr(plain).encode(), dtype=np.uint8).copy()
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        wide = value.dtype.kind == "f" and value.dtype.itemsize > 8
-        kind = np.dtype(np.float64) if wide else value.dtype.newbyteorder("=")
-        yield path, value.astype(kind, order="C")
-    elif id(value) not in above:
-        for name, part in _attributes(value):
-            yield from _walk(f"{path}.{name}" if path else name, part, (*above, id(value)))
-
-
-def _attributes(value: Any) -> list[tuple[str, Any]]:
-    """The named parts of an object, in order of their names."""
-    if isinstance(value, np.ndarray):
-        names = value.dtype.names  # a field at a time: the bytes between fields mean nothing
-        return _attributes({n: value[n].copy() for n in names} if names else value.tolist())
-    if isinstance(value, Mapping):
-        return sorted(((str(k), part) for k, part in value.items()), key=lambda one: one[0])
-    if isinstance(value, list | tuple | set | frozenset):
-        items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        return [(str(at), part) for at, part in enumerate(items)]
-    if callable(value) and not hasattr(value, "get_params"):
-        return [("name", getattr(value, "__qualname__", type(value).__name__))]
-    # objects of Python have a dict; those of C say their state
-    state = vars(value) if hasattr(value, "__dict__") else value.__reduce__()[1:3]
-    return [("kind", type(value).__name__), *_attributes(state)]

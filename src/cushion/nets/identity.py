@@ -2,35 +2,101 @@
 
 from __future__ import annotations
 
+import functools
+import types
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cushion.nets.classifier import Logits, answers_only, is_program, is_quantised, unwrapped
+from cushion.nets.hidden import reached
 from cushion.nets.normalise import Normalised
+from cushion.nets.program_source import is_foreign
+
+_CODE = (nn.Module, types.FunctionType, types.MethodType, functools.partial)
+_PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def numbers_of(model: Any) -> dict[str, Tensor]:
-    """Every parameter and buffer of the net by name, a shared one under each of its names.
+    """Every parameter and buffer of the net by name, a shared one under each of its names; and what
+    else its forward reaches (`nets.hidden`), under names that begin with `.hidden`.
 
     Of a net that shows none of its numbers, those that it was made of: what a scikit-learn
     classifier learned, the bytes of an .onnx file, the whole numbers of a quantised layer, the
-    constants of a frozen program. `Logits` around a net changes nothing.
+    constants of a frozen program. `Logits` around a net changes nothing. BadInput where numbers
+    change as the net runs, or are hidden in what nothing can read.
     """
     module = unwrapped(model)
     if isinstance(module, Logits):
         module = module.inner
-    if (own := getattr(module, "numbers", None)) is not None and answers_only(module):
-        return dict(own())
     if isinstance(module, Normalised):
         inner = {f"inner.{name}": tensor for name, tensor in numbers_of(module.inner).items()}
         return {"mean": module.mean, "std": module.std, **inner}
+    own = _registered(module)
+    return own if is_program(module) or _own_numbers(module) is not None else own | _hidden(module)
+
+
+def _own_numbers(module: nn.Module) -> Any:
+    """How a net that gives answers only shows its numbers, where it is one of cushion's own."""
+    own = getattr(module, "numbers", None)
+    return own if own is not None and answers_only(module) else None
+
+
+def _registered(module: nn.Module) -> dict[str, Tensor]:
+    """What a module and those inside it say of themselves."""
+    if (own := _own_numbers(module)) is not None:
+        return dict(own())
     named: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     named |= dict(module.named_buffers(remove_duplicate=False))
     if is_program(module):
         return named | _constants(module)
+    for path, part in _closed("", module):
+        named |= {f"{path}.{name}": tensor for name, tensor in _registered(part).items()}
     return named | _packed(module)
+
+
+def _closed(path: str, module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules inside that show their numbers in a way of their own, each with its path."""
+    for name, part in module.named_children():
+        inside = f"{path}.{name}" if path else name
+        if is_program(part) or _own_numbers(part) is not None:
+            yield inside, part
+        else:
+            yield from _closed(inside, part)
+
+
+def _hidden(root: Any) -> dict[str, Tensor]:
+    """The numbers that a forward, or a function, reaches besides."""
+    found: dict[str, Tensor] = {}
+    for one in reached(root)[0]:
+        parts: dict[str, Tensor] = {}
+        if isinstance(one.value, nn.Module):
+            parts = _registered(one.value)
+        elif isinstance(one.value, torch.jit.ScriptFunction):
+            parts = _constants(one.value)
+        elif hasattr(type(one.value), "get_params"):
+            parts = dict(learned("", one.value))
+        elif isinstance(one.value, bytearray | memoryview):
+            parts = {"": torch.frombuffer(bytearray(one.value), dtype=torch.uint8)}
+        elif isinstance(one.value, np.ndarray):
+            parts = dict(learned("", one.value))
+        elif isinstance(one.value, Tensor):
+            parts = {"": _dense(one.value)}
+        for name, tensor in parts.items():
+            path = f".hidden.{one.path}.{name}".rstrip(".")
+            while path in found:  # two attributes of one name, such as a class's and its object's
+                path += "'"
+            found[path] = tensor
+    return found
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """As numbers in their places."""
+    plain = tensor.dequantize() if tensor.is_quantized else tensor
+    return plain if plain.layout == torch.strided else plain.to_dense()
 
 
 def _constants(program: Any) -> dict[str, Tensor]:
@@ -56,3 +122,49 @@ def _packed(module: nn.Module) -> dict[str, Tensor]:
         if bias is not None:
             found[f"{path}.bias"] = bias
     return found
+
+
+def _is_called(value: Any) -> bool:
+    return callable(value) and not hasattr(value, "get_params")
+
+
+def learned(path: str, value: Any, above: tuple[int, ...] = ()) -> Iterator[tuple[str, Tensor]]:
+    """The arrays inside a fitted classifier, each under its path; whatever is no array as its text.
+    What is called has its name, and the numbers that its code reaches under `numbers`.
+
+    above: the objects on the way here, by identity; a part that leads back to one of them ends.
+    """
+    if isinstance(value, (*_PLAIN, np.generic)):
+        plain = value.item() if isinstance(value, np.generic) else value
+        yield path, torch.frombuffer(bytearray(repr(plain).encode()), dtype=torch.uint8)
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        wide = value.dtype.kind == "f" and value.dtype.itemsize > 8
+        kind = np.dtype(np.float64) if wide else value.dtype.newbyteorder("=")
+        yield path, torch.from_numpy(value.astype(kind, order="C"))
+    elif isinstance(value, Tensor):
+        yield path, value
+    elif id(value) not in above:
+        for name, part in _attributes(value):
+            yield from learned(f"{path}.{name}" if path else name, part, (*above, id(value)))
+        if _is_called(value) and (is_foreign(type(value)) or isinstance(value, _CODE)):
+            inside = numbers_of(value) if isinstance(value, nn.Module) else _hidden(value)
+            yield from ((f"{path}.numbers.{name}", part) for name, part in inside.items())
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    """The named parts of an object, in order of their names."""
+    if isinstance(value, np.ndarray):
+        names = value.dtype.names  # a field at a time: the bytes between fields mean nothing
+        return _attributes({n: value[n].copy() for n in names} if names else value.tolist())
+    if isinstance(value, Mapping):
+        return sorted(((str(k), part) for k, part in value.items()), key=lambda one: one[0])
+    if isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        return [(str(at), part) for at, part in enumerate(items)]
+    if _is_called(value):
+        return [("name", getattr(value, "__qualname__", type(value).__name__))]
+    if isinstance(value, torch.optim.Optimizer):  # has done its work
+        return [("kind", type(value).__name__)]
+    # objects of Python have a dict; those of C say their state
+    state = vars(value) if hasattr(value, "__dict__") else value.__reduce__()[1:3]
+    return [("kind", type(value).__name__), *_attributes(state)]

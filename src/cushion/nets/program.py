@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import types
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
 from cushion.nets.calling import evaluating
 from cushion.nets.classifier import Logits, is_program, unwrapped
 from cushion.nets.fitted import Fitted
+from cushion.nets.hidden import Found, reached
 from cushion.nets.normalise import Normalised
 from cushion.nets.onnx_net import OnnxNet
 from cushion.nets.program_source import (
     Unreadable,
     described,
+    function_lines,
     hook_lines,
+    is_foreign,
     module_lines,
     script_text,
 )
@@ -52,6 +57,7 @@ def _program(module: nn.Module) -> Iterator[str]:
         yield from _program(module.inner)
     elif isinstance(module, Fitted):
         yield f"fitted {described(module.model)}"
+        yield from _hidden(reached(module.model)[0])
     elif isinstance(module, OnnxNet):
         yield f"onnx {hashlib.sha256(module.files['onnx'].read_bytes()).hexdigest()}"
     elif is_program(module):
@@ -65,8 +71,33 @@ def _module(module: nn.Module) -> Iterator[str]:
         try:
             found = list(_graph(module))
         except Exception:  # whatever a forward raises when it is given no numbers
-            found = ["source", *module_lines(module, ""), *hook_lines(module)]
+            things, names = reached(module)
+            lines = module_lines(module, "", names.unread)
+            found = ["source", *lines, *hook_lines(module), *_hidden(things)]
     yield from found
+
+
+def _hidden(things: list[Found]) -> Iterator[str]:
+    """Modules, methods and plain values behind attributes and globals, which the source of the
+    forwards does not show.
+    """
+    seen: set[Any] = set()
+    for one in things:
+        place = f"hidden {one.path}"
+        if isinstance(one.value, nn.Module):
+            yield from module_lines(one.value, place)
+            yield from hook_lines(one.value)
+        elif isinstance(one.value, Tensor | np.ndarray) or one.shown:
+            continue  # those are numbers
+        elif isinstance(one.value, types.FunctionType):
+            try:
+                yield from list(function_lines(one.value, seen, one.owner))
+            except Unreadable:
+                yield f"{place} {one.value.__qualname__}"
+        elif is_foreign(type(one.value)) and not callable(one.value):
+            yield f"{place} {type(one.value).__qualname__}"
+        else:
+            yield f"{place} {described(one.value)}"
 
 
 class _Tracer(fx.Tracer):
@@ -98,6 +129,14 @@ def _graph(module: nn.Module) -> Iterator[str]:
     for path in called:
         yield from module_lines(replica.get_submodule(path), path)
     yield from hook_lines(module)
+    hooks = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    if hooks or any(_is_opaque(node) for node in graph.nodes):
+        yield from _hidden(reached(module)[0])
+
+
+def _is_opaque(node: fx.Node) -> bool:
+    """Whether it calls a function that the trace did not follow."""
+    return node.op == "call_function" and is_foreign(node.target)
 
 
 class _At(str):

@@ -11,7 +11,7 @@ import itertools
 import sys
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), slice, type(...))
+PLAIN = (bool, int, float, complex, str, bytes, type(None), slice, type(...))
 _NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, Enum)
-_OF_ANY_MODULE = frozenset(vars(nn.Module()))
+OF_ANY_MODULE = frozenset(vars(nn.Module()))
 _OWN = {"cushion", "torch", "numpy", "scipy", "sklearn"}
 _KNOWN = frozenset({*_OWN, *sys.stdlib_module_names})
 
@@ -34,7 +34,7 @@ def described(value: Any) -> str:
     """A value as text: numbers and words as they are, tensors and arrays by their hash, functions
     by name and source, other objects by their class and, of scikit-learn's, parameters.
     """
-    if type(value) in _PLAIN or isinstance(value, str):
+    if type(value) in PLAIN or isinstance(value, str):
         return repr(value)
     if isinstance(value, _NAMED):
         return str(value)
@@ -48,12 +48,12 @@ def described(value: Any) -> str:
     if isinstance(value, set | frozenset):
         return f"{{{', '.join(sorted(map(described, value)))}}}"
     if hasattr(value, "get_params") and not isinstance(value, type):
-        return f"{_class_name(type(value))} {described(value.get_params(deep=False))}"
+        return f"{class_name(type(value))} {described(value.get_params(deep=False))}"
     if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return str(value)
     if callable(value) and not isinstance(value, type | nn.Module):
         return "\n".join(function_lines(value, set()))
-    return _class_name(value if isinstance(value, type) else type(value))
+    return class_name(value if isinstance(value, type) else type(value))
 
 
 def _array(value: Any) -> str:
@@ -69,9 +69,11 @@ def _array(value: Any) -> str:
     return f"{kind} {tuple(shape)} {hashlib.sha256(raw).hexdigest()}"
 
 
-def module_lines(module: nn.Module, path: str) -> Iterator[str]:
+def module_lines(
+    module: nn.Module, path: str, unread: Callable[[str, Any], bool] | None = None
+) -> Iterator[str]:
     """A line a module inside: where it is, its class, the plain values that it was made with; and
-    the source of forwards that are not torch's.
+    the source of forwards that are not torch's. unread: which attributes say nothing of the net.
     """
     seen: set[Any] = set()
     for name, part in module.named_modules(prefix=path):
@@ -80,9 +82,13 @@ def module_lines(module: nn.Module, path: str) -> Iterator[str]:
             continue
         if isinstance(part, fx.GraphModule):
             yield f"{name} {part.code}"
-        own = {k: v for k, v in vars(part).items() if k not in _OF_ANY_MODULE}
-        yield f"{name} {_class_name(type(part))} {described(own)}"
-        if _is_foreign(type(part)):
+        own = {k: v for k, v in vars(part).items() if k not in OF_ANY_MODULE}
+        if isinstance(part, nn.RNNBase):  # its parameters once more
+            own = {k: v for k, v in own.items() if not k.startswith("_flat_weight")}
+        if unread is not None:
+            own = {k: v for k, v in own.items() if not unread(k, v)}
+        yield f"{name} {class_name(type(part))} {described(own)}"
+        if is_foreign(type(part)):
             yield from function_lines(type(part).forward, seen, type(part))
 
 
@@ -139,11 +145,11 @@ def function_lines(function: Any, seen: set[Any], owner: type | None = None) -> 
         function = function.func
     function = getattr(function, "__func__", function)  # of a bound method
     code = getattr(function, "__code__", None)
-    if code is None and not isinstance(function, type) and _is_foreign(type(function)):
+    if code is None and not isinstance(function, type) and is_foreign(type(function)):
         function, owner = type(function).__call__, type(function)  # an object that is called
         code = getattr(function, "__code__", None)
     yield _name(function)
-    if code is None or not _is_foreign(function) or code in seen:
+    if code is None or not is_foreign(function) or code in seen:
         return
     seen.add(code)
     try:
@@ -153,54 +159,56 @@ def function_lines(function: Any, seen: set[Any], owner: type | None = None) -> 
     yield "\n".join(line.rstrip() for line in text.splitlines())
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         yield f"default {described(value)}"
-    for name, value in _around(function, owner):
+    for name, value in around(function, owner):
         if isinstance(value, types.FunctionType):
             yield from function_lines(value, seen, owner)
-        elif isinstance(value, (*_PLAIN, tuple, list, Tensor, np.ndarray)):
+        elif isinstance(value, (*PLAIN, tuple, list, Tensor, np.ndarray)):
             yield f"{name} = {described(value)}"
 
 
-def _around(function: Any, owner: type | None) -> Iterator[tuple[str, Any]]:
+def around(function: Any, owner: type | None) -> Iterator[tuple[str, Any]]:
     """What the names in a function's code stand for: around it, in its file, in its class."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    names = _names(function.__code__)
+    names = names_in(function.__code__)
     around = function.__globals__
     for name in names:
         if name in around:
             yield name, around[name]
-            if isinstance(around[name], types.ModuleType) and _is_foreign(around[name]):
+            if isinstance(around[name], types.ModuleType) and is_foreign(around[name]):
                 # helpers.scaled(x): both words are among the names
                 yield from ((n, getattr(around[name], n)) for n in names if n in vars(around[name]))
         for kind in () if owner is None else owner.__mro__:  # all of them: super() may be called
-            if _is_foreign(kind) and (value := vars(kind).get(name)) is not None:
+            if is_foreign(kind) and (value := vars(kind).get(name)) is not None:
                 yield name, getattr(value, "fget", None) or getattr(value, "__func__", value)
 
 
-def _names(code: types.CodeType) -> list[str]:
+def names_in(code: types.CodeType) -> list[str]:
     """Names that a code and those inside it mention, in a fixed order."""
     found = set(code.co_names)
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            found |= set(_names(part))
+            found |= set(names_in(part))
     return sorted(found)
 
 
-def _is_foreign(thing: Any) -> bool:
+def is_foreign(thing: Any) -> bool:
     """Whether it is neither torch's nor Python's own: another may have the same name."""
-    home = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
+    known = "__name__" if isinstance(thing, types.ModuleType) else "__module__"
+    home = getattr(thing, known, None)  # some objects of C, such as weak references, have none
     return (home or "builtins").partition(".")[0] not in _KNOWN
 
 
 def _name(function: Any) -> str:
     name = getattr(function, "__qualname__", getattr(function, "__name__", ""))
-    if not _is_foreign(function):
-        return f"{function.__module__ or ''}.{name or type(function).__name__}"
+    if not is_foreign(function):
+        home = getattr(function, "__module__", None) or ""
+        return f"{home}.{name or type(function).__name__}"
     return str(name)  # its source says which; the file's name may be another
 
 
-def _class_name(kind: type) -> str:
-    return kind.__qualname__ if _is_foreign(kind) else f"{kind.__module__}.{kind.__qualname__}"
+def class_name(kind: type) -> str:
+    return kind.__qualname__ if is_foreign(kind) else f"{kind.__module__}.{kind.__qualname__}"
