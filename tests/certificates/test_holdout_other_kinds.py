@@ -105,6 +105,17 @@ def test_f_does_not_answer_on_held_out_rows_under_a_ledger() -> None:
     assert set(asked) & {len(HELD)} == set()
 
 
+def test_everything_that_takes_held_out_rows_takes_the_held_out_part_of_a_file() -> None:
+    source = written()
+    path = cushion.certify(f(), None, holdout=source, kind="holdout").save("c.cushion")
+    for sample_ in (SAMPLE, None):
+        assert cushion.verify(path, sample_, source, model=f()).ok
+    assert cushion.bounds(f(), SAMPLE, holdout=source).holdout_m == len(HELD)
+    made = cushion.certify(None, SAMPLE, kind="picks", holdout=source).claim
+    assert made.holdout is not None
+    assert made.holdout.data_fingerprint == HELD.fingerprint
+
+
 # ---- who was counted on rows without a ledger
 
 
