@@ -23,6 +23,10 @@ from cushion.nets.loading.weights import LoadedNet
         (0.80, 10, None, ""),
         (0.45, 2, None, "as guessing would (50.0 %)"),
         (0.44, 2, None, ""),
+        (0.995, 4, None, "(75.0 %), so its classes are probably numbered otherwise"),
+        (0.995, 4, 0.01, "but 1.0 % were stated: that is worse than guessing"),
+        (0.80, 4, None, "as guessing would (75.0 %)"),
+        (1.0, 1000, None, "as guessing would (99.9 %)"),
         (0.0, 10, 0.0, ""),
         (0.05, 10, 0.0, ""),
         (0.06, 10, 0.0, "but 0.0 % were stated"),
@@ -37,7 +41,8 @@ def test_what_is_doubted(error: float, classes: int, stated: float | None, words
     said = " ".join(doubts_about_error(error, classes, stated))
     assert (words in said) if words else not said
     assert not said or said.startswith(f"the net errs on {100 * error:.1f} % of its own training")
-    assert not said or "is the input scaled as in training?" in said
+    asked = "numbered otherwise" if "worse than guessing" in said else "scaled as in training?"
+    assert not said or asked in said
 
 
 def test_the_recorded_error_is_that_of_the_very_data_that_it_is_about() -> None:

@@ -119,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
 def _is_of_a_net(path: str) -> bool:
     """Whether it is a hold-out certificate; what is none is said where it is read whole."""
     try:
-        return unpack(Path(path).read_bytes())[0].kind == "holdout"
+        regular = Path(path).is_file()  # a device has no end
+        return regular and unpack(Path(path).read_bytes())[0].kind == "holdout"
     except (Malformed, OSError):
         return False
 

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 from cushion.numerics import counted, float_up, log_binomial_cdf_upper, percent_up
 
-_SCALED = "is the input scaled as in training? See docs/preprocessing.md"
+_SCALED = (
+    "is the input scaled as in training? Are its classes numbered as the data's? See "
+    "docs/preprocessing.md"
+)
 _NUMBERED = (
     "that is worse than guessing ({:.1f} %), so its classes are probably numbered otherwise than "
-    "the data's, where labels in text are numbered in alphabetical order; write the labels as the "
+    "the data's, where labels in text are numbered by their code points; write the labels as the "
     "numbers that the net gives them"
 )
 _COUNTED = 200  # rows that an error is at least taken to be counted on
