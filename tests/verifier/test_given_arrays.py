@@ -16,6 +16,7 @@ from tests.certificates.filed import HERE, array, filed, judged
 import cushion
 import cushion_verify
 from cushion.data.inputs import Inputs
+from cushion.errors import Remark
 from cushion_verify import BadInput, Given, usable
 
 X, Y = array("halves.x"), array("halves.y")
@@ -92,7 +93,8 @@ def test_rows_that_repeat_are_said_wherever_they_were_counted(tmp_path: Path) ->
         return [one.partition(" repeat")[0] for one in verdict.warnings]
 
     again = Inputs("few, again", np.repeat(FRESH.x[:30], 20, axis=0))
-    found = cushion.certify(net(), SAMPLE, unlabelled=again)
+    with pytest.warns(Remark, match="570 of the 600 inputs of few, again repeat"):
+        found = cushion.certify(net(), SAMPLE, unlabelled=again)
     path = found.save(tmp_path / "t.cushion")
     verdict = cushion.verify(path, SAMPLE, model=net(), unlabelled=again)
     assert (verdict.ok, warned(verdict)) == (True, ["570 of the 600 unlabelled inputs"])

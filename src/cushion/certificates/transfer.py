@@ -24,7 +24,8 @@ from cushion.certificates.format.claims import (
 from cushion.certificates.format.message import decode
 from cushion.certificates.sample_assumptions import notes_on_inputs
 from cushion.data.inputs import Inputs
-from cushion.errors import BadInput
+from cushion.data.rows import count_repeated
+from cushion.errors import BadInput, remark
 from cushion.theorems.occam import holdout_bound
 
 SHARE_OF_G = Decimal("0.8")  # of the total failure probability; the rest pays for the disagreements
@@ -94,6 +95,11 @@ def transfer(
     if isinstance(claim, OccamClaim):
         classes = decode(certificate.message, claim.bits).answers(inputs.x)
     assert classes is not None
+    if again := count_repeated(inputs.x):
+        remark(
+            f"{again} of the {len(inputs)} inputs of {inputs.name} repeat earlier ones: the bound "
+            "is about independent draws, and false if rows were copied; then give each once"
+        )
     disagreements = count_disagreements(classes, answers, tolerance)
     bound = holdout_bound(disagreements, len(inputs), delta)
     line = Transfer(

@@ -44,8 +44,8 @@ def hashes_as_read(x: NDArray[Any], readings: Sequence[Reading]) -> list[NDArray
     return found
 
 
-def count_repeated(x: NDArray[Any], y: NDArray[np.int64]) -> int:
-    """How many rows are, with their labels, byte for byte an earlier row again."""
+def count_repeated(x: NDArray[Any], y: NDArray[np.int64] | None = None) -> int:
+    """How many rows are, with their labels if they have any, byte for byte an earlier row again."""
     hashes = row_hashes(x, y)
     hashes.sort()
     return int((hashes[1:] == hashes[:-1]).sum())
