@@ -423,6 +423,61 @@ def test_an_object_of_c_that_shows_nothing_is_refused() -> None:
         fingerprint_net(Asking(lambda x: shut.scores(x)))
 
 
+class Normed(nn.Module):
+    """Names the weight that a hook makes of its direction and its length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.utils.weight_norm(nn.Linear(6, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) / self.head.weight.norm()  # type: ignore
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_weight_that_torch_makes_of_parameters_is_none_of_its_own() -> None:
+    net = Normed().eval()
+    assert set(numbers_of(net)) == {"head.bias", "head.weight_g", "head.weight_v"}
+    found = fingerprint_net(net)
+    net(torch.ones(2, 6))
+    assert fingerprint_net(net) == found
+    with torch.no_grad():
+        net.head.weight_g.mul_(2)  # type: ignore[operator]
+    with pytest.raises(BadInput, match=r"head\.weight is not yet .* run the net on one batch"):
+        fingerprint_net(net)
+    net(torch.ones(2, 6))
+    assert fingerprint_net(net) != found
+
+
+def test_of_an_installed_library_only_the_numbers_are_followed(tmp_path: Path) -> None:
+    file = tmp_path / "site-packages" / "library.py"
+    file.parent.mkdir()
+    file.write_text(LIBRARY)
+    code = load_code(file)
+    net, found = code.Net(), []
+    for value in (1.0, 2.0):
+        vars(code)["TABLE"] = {"a": torch.full((3,), value)}
+        found.append(fingerprint_net(net))
+        code.CACHE.kept = torch.full((3,), value)
+        assert fingerprint_net(net) == found[-1], "nor does it matter what lies about"
+    assert found[0] != found[1]
+
+
+LIBRARY = """
+import types
+from torch import nn
+
+CACHE, TABLE = types.SimpleNamespace(), {}
+
+
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(6, 3)
+
+    def forward(self, x):
+        CACHE.used = True
+        return super().forward(x) + TABLE["a"]
+"""
 FILE = """
 import torch
 from torch import nn

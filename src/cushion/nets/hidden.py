@@ -3,12 +3,16 @@ plain lists, closures, globals, objects of other classes.
 
 It goes by names. Of a module or an object an attribute is reached if its name appears in code that
 is reached: the forward, hooks, and the functions and methods that these name in turn. So a logger
-or an optimiser that no forward names is no part of a net.
+or an optimiser that no forward names is no part of a net. Of an installed library the methods are
+followed and the numbers among its globals, but not its other functions and objects: they would lead
+through all of it.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
+import sys
 import types
 import weakref
 from argparse import Namespace
@@ -16,6 +20,7 @@ from collections import ChainMap, UserDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +46,7 @@ _MAKERS |= {"copy", "deepcopy", "init_subclass", "class_getitem", "sizeof", "dir
 # whose objects are read whole, as their code is not
 _HOLDERS = ("numpy", "scipy", "torch.distributions", "torch.nn.utils.rnn", "torch.utils.data")
 _TRAINERS = {"lightning", "pytorch_lightning", "lightning_fabric"}  # watch and train, never compute
+_INSTALLED = {"site-packages", "dist-packages"}
 _PREDICTS = ("decision_function", "forward", "predict", "predict_proba", "transform")
 
 
@@ -214,7 +220,18 @@ class _Walk:
         if is_foreign(kind):
             yield one.part("forward", kind.forward, owner=kind)
             yield from self._members(one, kind)
-        yield from self._attributes(one, {k: v for k, v in own.items() if k not in OF_ANY_MODULE})
+        derived = _derived(module)
+        stale = [
+            k for k, is_current in derived.items() if k in self._names.named and not is_current
+        ]
+        if stale:  # the forward may read it before it is made anew
+            raise BadInput(
+                f"{one.part(stale[0], None).path} is not yet what its parameters make of it "
+                f"({kind.__name__} under weight_norm, spectral_norm or prune); run the net on one "
+                "batch first"
+            )
+        rest = {k: v for k, v in own.items() if k not in OF_ANY_MODULE and k not in derived}
+        yield from self._attributes(one, rest)
         if "forward" in own:
             yield one.part("forward", own["forward"], owner=kind)
         hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
@@ -229,7 +246,12 @@ class _Walk:
         defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         for at, value in enumerate(defaults):
             yield one.part(f"default {at}", value)
+        installed = _is_installed(function)
+        closed = set(function.__code__.co_freevars)
         for name, value in around(function, one.owner):
+            library = installed and name not in closed and function.__globals__.get(name) is value
+            if library and not _holds_numbers(value):
+                continue
             owner = one.owner if isinstance(value, types.FunctionType) else None
             yield from self._named(one.part(name, value, owner=owner), isinstance(value, _SHOWN))
 
@@ -286,7 +308,7 @@ class _Walk:
         kind, one = type(one.value), replace(one, shown=True)
         for name, member in ((n, getattr(kind, n, None)) for n in _PREDICTS):
             if isinstance(member, types.FunctionType):
-                yield one.part(name, member, owner=kind, shown=False)
+                yield one.part(name, member, owner=kind, shown=_is_installed(member))
         yield from (one.part(name, part) for name, part in sorted(vars(one.value).items()))
 
     def _object(self, one: Found) -> Iterator[Found]:
@@ -304,7 +326,7 @@ class _Walk:
             inside = replace(one, shown=not isinstance(value, _SPACES))
             yield from (inside.part(name, own[name]) for name in sorted(names & set(own)))
             return
-        one = replace(one, shown=False)
+        one = replace(one, shown=_is_installed(kind))
         yield from self._members(one, kind)
         yield from self._attributes(one, own)
         if hasattr(kind, "__array__"):
@@ -327,9 +349,40 @@ class _Walk:
         yield from (one.part(at, part) for at, part in enumerate(stored[1:3]))
 
 
+def _derived(module: nn.Module) -> dict[str, bool]:
+    """Weights that hooks of torch's (weight_norm, spectral_norm, prune) make of parameters before
+    each call, and whether they are now what these would make.
+    """
+    found = {}
+    for hook in module._forward_pre_hooks.values():
+        name = getattr(hook, "name", None) or getattr(hook, "_tensor_name", None)
+        if type(hook).__module__.startswith("torch.nn.utils.") and name in vars(module):
+            other = copy.copy(module)  # with attributes of its own
+            other.training = False
+            with torch.no_grad():
+                hook(other, ())
+            found[str(name)] = torch.equal(getattr(other, name), getattr(module, name))
+    return found
+
+
 def _is_walked(thing: Any) -> bool:
     """Whether code or a class may hold numbers of a net."""
     return (getattr(thing, "__module__", None) or "").partition(".")[0] not in _TRAINERS
+
+
+def _holds_numbers(value: Any) -> bool:
+    """Whether it is numbers or a module, or a list or dict of them."""
+    items = value.values() if isinstance(value, dict) else value
+    parts = tuple(items) if isinstance(value, (dict, *_SEQUENCES)) else ()
+    return any(isinstance(part, (nn.Module, *_ARRAYS)) for part in (value, *parts))
+
+
+def _is_installed(thing: Any) -> bool:
+    """Whether a function or class is a library's that was installed."""
+    code = getattr(thing, "__code__", None)
+    home = getattr(sys.modules.get(thing.__module__), "__file__", None)
+    file = code.co_filename if isinstance(code, types.CodeType) else home or ""
+    return not _INSTALLED.isdisjoint(Path(file).parts)
 
 
 def _in_order(one: Found, items: list[Any]) -> list[Found]:

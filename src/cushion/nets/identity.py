@@ -96,7 +96,8 @@ def _hidden(root: Any) -> dict[str, Tensor]:
 def _dense(tensor: Tensor) -> Tensor:
     """As numbers in their places."""
     plain = tensor.dequantize() if tensor.is_quantized else tensor
-    return plain if plain.layout == torch.strided else plain.to_dense()
+    dense = plain if plain.layout == torch.strided else plain.to_dense()
+    return dense.resolve_conj().resolve_neg()
 
 
 def _constants(program: Any) -> dict[str, Tensor]:

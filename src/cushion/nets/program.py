@@ -26,6 +26,7 @@ from cushion.nets.normalise import Normalised
 from cushion.nets.onnx_net import OnnxNet
 from cushion.nets.program_source import (
     Unreadable,
+    class_name,
     described,
     function_lines,
     hook_lines,
@@ -84,20 +85,26 @@ def _hidden(things: list[Found]) -> Iterator[str]:
     seen: set[Any] = set()
     for one in things:
         place = f"hidden {one.path}"
-        if isinstance(one.value, nn.Module):
-            yield from module_lines(one.value, place)
-            yield from hook_lines(one.value)
-        elif isinstance(one.value, Tensor | np.ndarray) or one.shown:
-            continue  # those are numbers
-        elif isinstance(one.value, types.FunctionType):
-            try:
-                yield from list(function_lines(one.value, seen, one.owner))
-            except Unreadable:
-                yield f"{place} {one.value.__qualname__}"
-        elif is_foreign(type(one.value)) and not callable(one.value):
-            yield f"{place} {type(one.value).__qualname__}"
-        else:
-            yield f"{place} {described(one.value)}"
+        try:
+            yield from list(_lines(one, place, seen))
+        except (Unreadable, RecursionError):
+            yield f"{place} {class_name(type(one.value))}"
+
+
+def _lines(one: Found, place: str, seen: set[Any]) -> Iterator[str]:
+    if isinstance(one.value, nn.Module):
+        yield from module_lines(one.value, place)
+        yield from hook_lines(one.value)
+    elif isinstance(one.value, Tensor | np.ndarray) or one.shown:
+        return  # those are numbers
+    elif isinstance(one.value, types.FunctionType):
+        yield from function_lines(one.value, seen, one.owner)
+    elif is_foreign(type(one.value)):
+        yield f"{place} {type(one.value).__qualname__}"
+        if hasattr(type(one.value), "get_params"):
+            yield described(one.value)
+    else:
+        yield f"{place} {described(one.value)}"
 
 
 class _Tracer(fx.Tracer):
