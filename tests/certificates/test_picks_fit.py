@@ -234,6 +234,57 @@ def test_a_fit_that_cannot_be_named_is_refused(fit: Any, said: str) -> None:
         made(fit)
 
 
+class Kept(nn.Module):
+    """Keeps its net where no list of parameters names it."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = [inner]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner[0](x)  # type: ignore[no-any-return]
+
+
+def unlike(wrap: Any) -> Function:
+    """A training with another seed at each call."""
+    seeds = iter(range(100))
+
+    def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+        return wrap(trainings.fit(x, y, next(seeds)))  # type: ignore[no-any-return]
+
+    return watching(fit)
+
+
+def test_a_training_that_hides_its_net_is_still_seen_to_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(BadInput, match="two different nets for the same rows and seed"):
+        made(unlike(Kept))
+    # wherever else a net may hide: the scores tell
+    monkeypatch.setattr("cushion.certificates.picks.fit.fingerprint_net", lambda net: "")
+    with pytest.raises(BadInput, match="two different nets for the same rows and seed"):
+        made(unlike(lambda net: net))
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+        net = trainings.fit(x, y, seed)
+        with torch.no_grad():
+            net[-1].bias.fill_(float("nan"))
+        return net
+
+    with pytest.raises(BadInput, match=r"watched\(\) returned has scores that are not finite"):
+        made(watching(fit))
+
+
+def test_a_net_with_fewer_scores_than_classes_is_refused() -> None:
+    def fit(x: torch.Tensor, y: torch.Tensor, seed: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+
+    with pytest.raises(BadInput, match=r"has 2 scores, but the rows .* have 3 classes"):
+        made(watching(fit))
+
+
 MADE = """
 import torch
 from torch import nn
@@ -287,6 +338,48 @@ def test_a_function_that_its_file_does_not_tell_is_refused(tmp_path: Path) -> No
             user_fit(function, **how)
     # named by its file, it is what the file makes
     assert user_fit(f"{file}:fit", **how).said.function == "fit"
+
+
+SETTINGS = """
+from torch import nn
+
+RATE, LOG = 0.1, []
+STEPS = 10
+WIDTHS = {"first": 3}
+UNUSED = 1
+
+class Net(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * WIDTHS["first"]
+
+def helper():
+    return STEPS
+
+def fit(x, y, seed):
+    LOG.append(helper())
+    return Net(3, 3)
+"""
+
+
+def test_a_setting_that_was_changed_as_the_program_runs_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "settings.py"
+    file.write_text(SETTINGS)
+    how: dict[str, Any] = {"seed": 0, "groups": (20,), "batch": 64, "tolerance": "0.01"}
+    spec = importlib.util.spec_from_file_location("settings_of_a_fit", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.UNUSED = 2
+    module.LOG.append(1)
+    assert user_fit(module.fit, **how).said.function == "fit"
+    for name, value in (("STEPS", 11), ("WIDTHS", {"first": 4})):
+        before = getattr(module, name)
+        setattr(module, name, value)
+        with pytest.raises(BadInput, match="made as the program runs"):
+            user_fit(module.fit, **how)
+        setattr(module, name, before)
+    assert user_fit(module.fit, **how)
 
 
 @pytest.mark.parametrize("tolerance", ["0", "-1", "nan", "x", "1.5", "1e-19"])

@@ -10,11 +10,13 @@ import ast
 import hashlib
 import inspect
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from types import FunctionType
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -30,9 +32,11 @@ from cushion.nets.calling import evaluating, fitted
 from cushion.nets.classifier import as_module
 from cushion.nets.loading.factories import load_code
 from cushion.nets.loading.refusals import refusing
+from cushion.nets.mentions import mentions
 from cushion.progress import working
 
 Function = Callable[[Any, Tensor, int], nn.Module]  # (x, y, seed) of the picked rows
+T = TypeVar("T")
 BATCH = 256
 _MOST_BATCH = 2**20
 _FEW = 4  # batches whose rows are scored again in another order, after every training
@@ -66,13 +70,11 @@ class BoundFit:
         """Fit anew; BadInput unless fit gives one net that is one function."""
         first = self.net is None
         self.net = self._fitted(picks)
-        if first and fingerprint_net(self._fitted(picks)) != fingerprint_net(self.net):
-            raise BadInput(
-                f"{self._named} gave two different nets for the same rows and seed; make it a "
-                "function of its arguments (draw from torch, numpy or random, which are seeded)"
-            )
         # what it returns is read by the picked rows alone
         self._scores = as_module(self.net, as_batch(self._x[picks[:2]]))
+        if first:
+            self._check_again(picks)
+        self._check_width(picks)
         self._answers = self.classify(self._x)
         self.check_order(self._answers, _FEW * self._learner.said.batch)
 
@@ -85,21 +87,61 @@ class BoundFit:
         times the largest score in magnitude.
         """
         assert self._scores is not None
+        return np.concatenate(self._scored(self._scores, x, self._classes))
+
+    def _scored(self, net: nn.Module, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
+        """What `of` makes of the scores [n, classes] of a batch; BadInput if one is no number."""
         size, found = self._learner.said.batch, []
         with (
             _repeatable(0),
             torch.no_grad(),
-            evaluating(self._scores),
+            evaluating(net),
             working("answers", len(x), "rows") as bar,
         ):
             for start in range(0, len(x), size):
                 rows = np.arange(start, start + size)
                 padded = np.where(rows < len(x), rows, start)
                 with refusing(f"the net that {self._named} returned raised", named=True):
-                    scores = self._scores(fitted(self._scores, as_batch(x[padded])))
-                found.append(self._classes(scores.cpu())[: len(x) - start])
-                bar.advance(len(found[-1]))
-        return np.concatenate(found)
+                    scores = net(fitted(net, as_batch(x[padded]))).cpu()[: len(x) - start]
+                if not bool(torch.isfinite(scores).all()):
+                    raise BadInput(
+                        f"the net that {self._named} returned has scores that are not finite near "
+                        f"row {start}; look for a training that diverges (a smaller step?)"
+                    )
+                found.append(of(scores))
+                bar.advance(len(scores))
+        return found
+
+    def _check_again(self, picks: NDArray[np.int64]) -> None:
+        """BadInput unless another training on the same rows gives the same numbers and, whatever
+        else a net may keep, the same scores.
+        """
+        assert self._scores is not None
+        again = self._fitted(picks)
+        same = fingerprint_net(again) == fingerprint_net(self.net)
+        if same:
+            few = self._x[: _FEW * self._learner.said.batch]
+            other = as_module(again, as_batch(self._x[picks[:2]]))
+            first, second = (
+                torch.cat(self._scored(net, few, Tensor.clone)) for net in (self._scores, other)
+            )
+            same = torch.equal(first, second)
+        if not same:
+            raise BadInput(
+                f"{self._named} gave two different nets for the same rows and seed; make it a "
+                "function of its arguments (draw from torch, numpy or random, which are seeded)"
+            )
+
+    def _check_width(self, picks: NDArray[np.int64]) -> None:
+        """BadInput where a net cannot name a class that it was taught."""
+        assert self._scores is not None
+        [width] = self._scored(self._scores, self._x[picks[:1]], lambda scores: scores.shape[1])
+        taught = int(self._y[picks].max()) + 1
+        if width < taught:
+            raise BadInput(
+                f"the net that {self._named} returned has {width} scores, but the rows that it was "
+                f"trained on have {taught} classes; give it a score for each"
+            )
 
     def digest(self) -> str:
         """The net's fingerprint (FORMAT.md, section 5)."""
@@ -131,6 +173,7 @@ class BoundFit:
         return net
 
     def _classes(self, scores: Tensor) -> NDArray[np.int64]:
+        """[n] classes of a batch."""
         top = scores.double().topk(2, dim=1)
         gaps = top.values[:, 0] - top.values[:, 1]
         near = float(self._learner.said.tolerance) * scores.double().abs().amax(dim=1)
@@ -168,7 +211,8 @@ def user_fit(
 
 def _is_as_written(function: Any, path: Path) -> bool:
     """Whether the file and the name alone say which function this is: one of the top level, no
-    closure, with defaults that stand in the file as plain values.
+    closure, with defaults that stand in the file as plain values, and settings of the file as it
+    gives them.
     """
     name = function.__name__
     if function.__qualname__ != name or function.__closure__ is not None:
@@ -181,7 +225,43 @@ def _is_as_written(function: Any, path: Path) -> bool:
         found = [_defaults(node.args) for node in ast.walk(tree) if _defines(node, name)]
     except (SyntaxError, ValueError):  # not Python any more, or not plain values
         return False
-    return repr(set_here) in map(repr, found)
+    now, read = function.__globals__, _read_by(function, set())
+    kept = all(repr(now.get(n)) == repr(v) for n, v in _settings(tree).items() if n in read)
+    return kept and repr(set_here) in map(repr, found)
+
+
+def _read_by(thing: Any, seen: set[Any]) -> set[str]:
+    """Names that a function reads, and the functions and classes of its file that it names."""
+    if isinstance(thing, type):
+        return {n for part in vars(thing).values() for n in _read_by(part, seen)}
+    if not isinstance(thing, FunctionType) or thing in seen:
+        return set()
+    seen.add(thing)
+    names = set(mentions(thing.__code__).read)
+    around = thing.__globals__
+    home = around.get("__name__")
+    inside = (around[n] for n in sorted(names & set(around)))
+    own = [one for one in inside if getattr(one, "__module__", None) == home]
+    return names.union(*(_read_by(one, seen) for one in own))
+
+
+def _settings(tree: ast.Module) -> dict[str, Any]:
+    """The plain values that a file gives to names, each once; what begins empty is to be filled."""
+    found: dict[str, Any] = {}
+    stores = Counter(
+        node.id
+        for part in tree.body
+        if not isinstance(part, ast.FunctionDef | ast.ClassDef)
+        for node in ast.walk(part)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    for part in tree.body:
+        given = part.targets if isinstance(part, ast.Assign) else [getattr(part, "target", None)]
+        name, value = getattr(given[0], "id", ""), getattr(part, "value", None)
+        if len(given) == 1 and stores[name] == 1 and isinstance(value, ast.expr):
+            with suppress(ValueError):
+                found[name] = ast.literal_eval(value)
+    return {name: value for name, value in found.items() if value not in ([], {})}
 
 
 def _defines(node: ast.AST, name: str) -> TypeGuard[ast.FunctionDef]:
