@@ -111,7 +111,7 @@ def test_a_net_without_room_for_a_batch_is_refused_by_every_kind(
 
 
 def test_verify_says_where_the_net_failed_but_of_rows_under_a_ledger_nothing(
-    capsys: Capture,
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = ("--kind", "holdout", "--holdout", "h.npz", "--net", "mine.py:large")
     assert ask(capsys, "certify", *argv, "-o", "f")[0] == 0
@@ -124,12 +124,19 @@ def test_verify_says_where_the_net_failed_but_of_rows_under_a_ledger_nothing(
     argv = ("--kind", "holdout", *look, "--net", "mine.py:large")
     assert ask(capsys, "certify", *argv, "-o", "g")[0] == 0
     code, out, err = ask(capsys, "verify", "g", *look, "--net", "mine.py:small")
-    assert (code, out) == (2, "")
-    assert "how must not be told" in err
-    assert "20 rows" not in err
-    assert "0 to" not in err
+    assert (code, err) == (1, "")
+    assert "this is not the net f" in out, "another net is not asked about these rows"
+    assert "20 rows" not in out
     code, out, err = ask(capsys, "certify", "--kind", "holdout", *look, "--net", "mine.py:small")
     assert "20 rows" not in out + err
+
+    def fails(*_: object, **__: object) -> None:
+        raise IndexError("row 7 of 20 rows")
+
+    monkeypatch.setattr("cushion.certificates.answers.answer", fails)
+    code, out, err = ask(capsys, "verify", "g", *look, "--net", "mine.py:large")
+    assert (code, out, "how must not be told" in err) == (2, "", True)
+    assert "row 7" not in err
 
 
 def test_only_what_a_module_raises_is_the_nets_own() -> None:
