@@ -11,16 +11,22 @@ through all of it.
 from __future__ import annotations
 
 import copy
+import ctypes
 import functools
+import operator
 import sys
 import types
 import weakref
 from argparse import Namespace
+from array import array
 from collections import ChainMap, UserDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain, cycle, repeat
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -28,13 +34,17 @@ import torch
 from torch import Tensor, fx, nn
 
 from cushion.errors import BadInput
-from cushion.nets.mentions import Mentions, mentions
+from cushion.nets.mentions import Names, mentions
 from cushion.nets.program_source import OF_ANY_MODULE, PLAIN, around, is_foreign
 
 _VALUES = (*PLAIN, np.generic, Enum, torch.dtype, torch.device, torch.Size)
-_ARRAYS = (Tensor, np.ndarray, bytearray, memoryview)
+BUFFERS = (bytearray, memoryview, array, ctypes.Array)
+_ARRAYS = (Tensor, np.ndarray, *BUFFERS)
 _SEQUENCES = (list, tuple, deque)
 _SETS = (set, frozenset)
+_CALLS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+# what is behind them shows only as it is used up
+_STREAMS = (types.GeneratorType, cycle, repeat, chain, map, filter, zip, SimpleQueue)
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _MAPPINGS = (dict, UserDict, ChainMap, types.MappingProxyType, *_WEAK)
 _SPACES = (types.SimpleNamespace, Namespace)
@@ -82,56 +92,6 @@ def reached(root: Any) -> tuple[list[Found], Names]:
         found = list(_Walk(names).run(root))
         if len(names.seen) == known:
             return found, names
-
-
-@dataclass
-class Names:
-    """What all code that is reached does with names."""
-
-    seen: set[types.CodeType | type] = field(default_factory=set)
-    named: set[str] = field(default_factory=lambda: {"forward"})
-    read: set[str] = field(default_factory=set)
-    written: dict[str, set[str]] = field(default_factory=dict)  # and by which methods
-    anything: bool = False  # attributes are looked up by names that only running tells
-
-    def add(self, code: types.CodeType, around: dict[str, Any]) -> None:
-        if code in self.seen:
-            return
-        self.seen.add(code)
-        here: Mentions = mentions(code)
-        self.named |= here.named
-        self.read |= here.read
-        for name, method in here.written:
-            self.written.setdefault(name, set()).add(method)
-        for asked in here.asked:  # getattr(F, name) asks torch
-            module = around.get(asked)
-            self.anything |= not isinstance(module, types.ModuleType) or is_foreign(module)
-
-    def add_class(self, kind: type) -> None:
-        """torch's layers read attributes too."""
-        if kind in self.seen:
-            return
-        self.seen.add(kind)
-        for base in kind.__mro__:
-            own = is_foreign(base)
-            for name, member in vars(base).items():
-                if own and (name in ("__setattr__", "__getattribute__") or hasattr(member, "fset")):
-                    self.read.add(name)  # what is written there may go anywhere
-                    self.anything |= name.startswith("__")
-                elif not own and base not in (nn.Module, object) and hasattr(member, "__code__"):
-                    self.read |= mentions(member.__code__).named
-
-    def unread(self, name: str, value: Any) -> bool:
-        """Whether it is only written: a memory of calls or of activations, which no answer sees."""
-        if name not in self.written or name in self.read or self.anything:
-            return False
-        return all(_only_writes(value, method) for method in self.written[name] - {""})
-
-
-def _only_writes(value: Any, method: str) -> bool:
-    """Whether a method of a value gives nothing back; one that is written in Python may."""
-    plain = not isinstance(getattr(type(value), method, None), types.FunctionType)
-    return plain and (method.startswith("__") or isinstance(value, list | dict | set | deque))
 
 
 class _Walk:
@@ -183,11 +143,13 @@ class _Walk:
         if isinstance(value, (*_VALUES, *_ARRAYS, torch.jit.ScriptFunction)):
             return True, self._attributes(one, vars(value)) if isinstance(value, Tensor) else ()
         if isinstance(value, types.ModuleType):
-            if is_foreign(value):
-                return False, self._attributes(one, vars(value))
-        elif isinstance(value, type):
-            return False, self._members(replace(one, shown=True), value)
-        elif isinstance(value, types.FunctionType):
+            own = {k: value.__dict__[k] for k in self._names.named & set(vars(value))}
+            known = {} if is_foreign(value) else {k: v for k, v in own.items() if _holds_numbers(v)}
+            return False, self._attributes(one, own if is_foreign(value) else known)
+        if isinstance(value, type):
+            made_by = [one.part("type", type(value))] if is_foreign(type(value)) else []
+            return False, [*self._members(replace(one, shown=True), value), *made_by]
+        if isinstance(value, types.FunctionType):
             if is_foreign(value) and _is_walked(value):
                 return True, self._function(one)
         elif isinstance(value, types.MethodType):
@@ -199,6 +161,14 @@ class _Walk:
             return False, [one.part(at, part) for at, part in enumerate(parts)]
         elif isinstance(value, weakref.ref):
             return False, [one.part("ref", value())]
+        elif isinstance(value, ContextVar):
+            return False, [one.part("value", value.get(None))]
+        elif isinstance(value, _CALLS):
+            kept = value.__reduce__()[1]
+            self._names.name(value, *(part for text in map(str, kept) for part in text.split(".")))
+            return False, [one.part("call", kept)]
+        elif isinstance(value, _STREAMS):
+            raise _shut(one)
         elif isinstance(value, (*_MAPPINGS, *_SEQUENCES, *_SETS)):
             return self._container(one)
         elif hasattr(type(value), "get_params"):
@@ -243,6 +213,9 @@ class _Walk:
     def _function(self, one: Found) -> Iterator[Found]:
         function = one.value
         self._names.add(function.__code__, function.__globals__)
+        yield from self._attributes(one, vars(function))
+        for name in sorted(mentions(function.__code__).imported & set(sys.modules)):
+            yield one.part(name, sys.modules[name])
         defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
         for at, value in enumerate(defaults):
             yield one.part(f"default {at}", value)
@@ -289,14 +262,14 @@ class _Walk:
         value = one.value
         if isinstance(value, _MAPPINGS):
             pairs = list(dict.items(value) if isinstance(value, dict) else value.items())
-            plain = all(isinstance(part, _VALUES) for pair in pairs for part in pair)
+            plain = all(_is_plain(part) for pair in pairs for part in pair)
             parts = [one.part(at, part) for at, pair in enumerate(pairs) for part in pair]
             if all(isinstance(key, _VALUES) for key, _ in pairs):
                 pairs.sort(key=lambda pair: str(pair[0]))
                 parts = [one.part(key, part) for key, part in pairs]
         else:
             items = list(value)
-            plain = all(isinstance(part, _VALUES) for part in items)
+            plain = all(map(_is_plain, items))
             parts = [one.part(at, part) for at, part in enumerate(items)]
             if isinstance(value, _SETS) and not plain:
                 parts = _in_order(one, items)
@@ -341,11 +314,7 @@ class _Walk:
         try:
             stored = one.value.__reduce_ex__(2)
         except Exception:
-            kind = type(one.value).__name__
-            raise BadInput(
-                f"the net's forward uses {one.path}, a {kind}, which does not show the numbers "
-                "that it holds; keep them in parameters or buffers"
-            ) from None
+            raise _shut(one) from None
         yield from (one.part(at, part) for at, part in enumerate(stored[1:3]))
 
 
@@ -368,6 +337,18 @@ def _derived(module: nn.Module) -> dict[str, bool]:
 def _is_walked(thing: Any) -> bool:
     """Whether code or a class may hold numbers of a net."""
     return (getattr(thing, "__module__", None) or "").partition(".")[0] not in _TRAINERS
+
+
+def _shut(one: Found) -> BadInput:
+    return BadInput(
+        f"the net's forward uses {one.path}, a {type(one.value).__name__}, which does not show the "
+        "numbers that it holds; keep them in parameters or buffers"
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    items = value if isinstance(value, tuple | frozenset) else ()
+    return isinstance(value, (*_VALUES, tuple, frozenset)) and all(map(_is_plain, items))
 
 
 def _holds_numbers(value: Any) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cushion.nets.classifier import Logits, answers_only, is_program, is_quantised, unwrapped
-from cushion.nets.hidden import reached
+from cushion.nets.hidden import BUFFERS, reached
 from cushion.nets.normalise import Normalised
 from cushion.nets.program_source import is_foreign
 
@@ -79,8 +79,8 @@ def _hidden(root: Any) -> dict[str, Tensor]:
             parts = _constants(one.value)
         elif hasattr(type(one.value), "get_params"):
             parts = dict(learned("", one.value))
-        elif isinstance(one.value, bytearray | memoryview):
-            parts = {"": torch.frombuffer(bytearray(one.value), dtype=torch.uint8)}
+        elif isinstance(one.value, BUFFERS) and (raw := bytearray(one.value)):
+            parts = {"": torch.frombuffer(raw, dtype=torch.uint8)}
         elif isinstance(one.value, np.ndarray):
             parts = dict(learned("", one.value))
         elif isinstance(one.value, Tensor):

@@ -1,11 +1,18 @@
-"""What a code of Python does with the names that it mentions, read from its bytecode."""
+"""What code of Python does with the names that it mentions, read from its bytecode."""
 
 from __future__ import annotations
 
 import dis
 import types
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
+from typing import Any
+
+from torch import nn
+
+from cushion.nets.program_source import is_foreign
 
 _LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}
 _SILENT = {"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
@@ -19,7 +26,8 @@ _LOOK_UP = _ASKS | {"__getattribute__", "globals"}
 class Mentions:
     """named: all names, and words that may be names. read: those whose value goes anywhere.
     written: what is assigned, counted up, filled, each with the method that does it ("" for an
-    assignment). asked: what attributes are looked up in by names that only running tells.
+    assignment). asked: where attributes are looked up by names that only running tells. imported:
+    modules.
 
     A name that is assigned on `self` before the same code reads it there is not among the read.
     """
@@ -28,6 +36,7 @@ class Mentions:
     read: frozenset[str]
     written: frozenset[tuple[str, str]]
     asked: frozenset[str]
+    imported: frozenset[str]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -36,6 +45,7 @@ def mentions(code: types.CodeType) -> Mentions:
     steps = [one for one in dis.get_instructions(code) if one.opname not in _SILENT]
     named, read = set(code.co_names) | set(code.co_freevars), set()
     written, asked = set(), set()
+    imported = {one.argval for one in steps if one.opname == "IMPORT_NAME"}
     words: set[str] = set()  # which getattr(self, "name") makes a name
     for at, step in enumerate(steps):
         name, said = step.argval, step.opname
@@ -62,7 +72,8 @@ def mentions(code: types.CodeType) -> Mentions:
             inner = mentions(part)
             named, read = named | inner.named, read | inner.read
             written, asked = written | inner.written, asked | inner.asked
-    return Mentions(*map(frozenset, (named, read, written, asked)))
+            imported |= inner.imported
+    return Mentions(*map(frozenset, (named, read, written, asked, imported)))
 
 
 def _writes_with(steps: list[dis.Instruction], at: int) -> str | None:
@@ -82,17 +93,19 @@ def _writes_with(steps: list[dis.Instruction], at: int) -> str | None:
 
 
 def _asked(steps: list[dis.Instruction], at: int) -> set[str]:
-    """Where a name is looked up that is not a constant."""
+    """Where a name is looked up that is not a constant: "" or the name of a module."""
+    rest = steps[at + 1 :]
     if steps[at].argval == "__dict__":
-        plain = steps[at + 1].opname == "LOAD_CONST"
+        plain = rest[0].opname == "LOAD_CONST" and rest[1].opname == "BINARY_SUBSCR"
         return set() if plain else {""}
-    after = iter(steps[at + 1 :])
-    first = step = next(after)
-    while step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST":
-        step = next(after)
-    if step.opname == "LOAD_CONST" and steps[at].argval == "getattr":
-        return set()
-    return {first.argval if first.opname == "LOAD_GLOBAL" else ""}
+    loads = list(takewhile(lambda one: one.opname.startswith("LOAD_"), rest))
+    texts = (n for n, one in enumerate(loads) if one.opname == "LOAD_CONST")
+    text = next(texts, len(loads))
+    behind = [one.opname for one in rest[text + 1 : len(loads) + 1]]
+    is_call = behind[-1:] != [] and behind[-1].startswith("CALL")
+    if steps[at].argval == "getattr" and is_call and behind[0] not in ("LOAD_ATTR", "LOAD_METHOD"):
+        return set()  # getattr(self, "name", ...)
+    return {rest[0].argval if rest[0].opname == "LOAD_GLOBAL" else ""}
 
 
 def _is_written_first(code: types.CodeType, steps: list[dis.Instruction], name: str) -> bool:
@@ -122,3 +135,58 @@ def _is_of(step: dis.Instruction, me: str) -> bool:
 
 def _fast(step: dis.Instruction) -> tuple[str, ...]:
     return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+
+
+@dataclass
+class Names:
+    """What all code that is reached does with names."""
+
+    seen: set[Any] = field(default_factory=set)
+    named: set[str] = field(default_factory=lambda: {"forward"})
+    read: set[str] = field(default_factory=set)
+    written: dict[str, set[str]] = field(default_factory=dict)  # and by which methods
+    anything: bool = False  # attributes are looked up by names that only running tells
+
+    def add(self, code: types.CodeType, around: dict[str, Any]) -> None:
+        if code in self.seen:
+            return
+        self.seen.add(code)
+        here: Mentions = mentions(code)
+        self.named |= here.named
+        self.read |= here.read
+        for name, method in here.written:
+            self.written.setdefault(name, set()).add(method)
+        for asked in here.asked:  # getattr(F, name) asks torch
+            module = around.get(asked)
+            self.anything |= not isinstance(module, types.ModuleType) or is_foreign(module)
+
+    def add_class(self, kind: type) -> None:
+        """torch's layers read attributes too."""
+        if kind in self.seen:
+            return
+        self.seen.add(kind)
+        for base in kind.__mro__:
+            own = is_foreign(base)
+            for name, member in vars(base).items():
+                if own and (name in ("__setattr__", "__getattribute__") or hasattr(member, "fset")):
+                    self.read.add(name)  # what is written there may go anywhere
+                    self.anything |= name.startswith("__")
+                elif not own and base not in (nn.Module, object) and hasattr(member, "__code__"):
+                    self.read |= mentions(member.__code__).named
+
+    def name(self, by: Any, *names: str) -> None:
+        """Names that an object looks up."""
+        self.seen.add(by)
+        self.named.update(names)
+
+    def unread(self, name: str, value: Any) -> bool:
+        """Whether it is only written: a memory of calls or of activations, which no answer sees."""
+        if name not in self.written or name in self.read or self.anything:
+            return False
+        return all(_only_writes(value, method) for method in self.written[name] - {""})
+
+
+def _only_writes(value: Any, method: str) -> bool:
+    """Whether a method of a value gives nothing back; one that is written in Python may."""
+    plain = not isinstance(getattr(type(value), method, None), types.FunctionType)
+    return plain and (method.startswith("__") or isinstance(value, list | dict | set | deque))
