@@ -1,5 +1,6 @@
-"""Hidden numbers that change as a net runs: memories of calls are no part of it; what an answer may
-read is refused, and so is what cannot be read.
+"""Hidden numbers that change as a net runs: memories of calls are no part of it; caches, and what
+cannot be read, leave the net without a fingerprint of its program; what is seen to change is
+refused.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from cushion.certificates.answers import answer, fingerprint_net
 from cushion.errors import BadInput
 from cushion.nets.identity import numbers_of
+from cushion.nets.program import program_fingerprint
 
 X = np.random.default_rng(0).integers(0, 256, (20, 6), dtype=np.uint8)
 
@@ -97,12 +99,13 @@ class Borrowed(Cached):
 
 
 @pytest.mark.parametrize("kind", [Cached, Borrowed])
-def test_numbers_that_a_forward_writes_and_reads_are_refused(kind: type[Cached]) -> None:
+def test_a_net_whose_forward_writes_and_reads_numbers_has_no_program(kind: type[Cached]) -> None:
     net = kind()
-    assert fingerprint_net(net)
+    found = fingerprint_net(net)
     net.first = torch.ones(6)
-    with pytest.raises(BadInput, match=r"both writes and reads first.*local variables"):
-        fingerprint_net(net)
+    assert identity(net) == (found, None)
+    net.first = torch.zeros(6)
+    assert identity(net) == (found, None)
 
 
 class Drifting(nn.Module):
@@ -123,23 +126,20 @@ def test_hidden_numbers_that_change_by_running_are_refused() -> None:
         answer(Drifting(), X)
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_sets_and_streams_of_numbers_leave_a_net_without_a_program() -> None:
     pieces = {torch.zeros(2), torch.ones(2)}
-    with pytest.raises(BadInput, match=r"set .*order.*use a list"):
-        fingerprint_net(Asking(lambda x: x + next(iter(pieces))))
-
-
-def test_a_stream_is_refused() -> None:
+    nets = [Asking(lambda x: x + next(iter(pieces)))]
     for stream in (itertools.repeat(matrix(0)), (matrix(seed) for seed in (0,))):
-        with pytest.raises(BadInput, match="which does not show the numbers that it holds"):
-            fingerprint_net(using(stream, lambda x, kept: x @ next(kept)))
+        nets.append(using(stream, lambda x, kept: x @ next(kept)))
+    for net in nets:
+        assert fingerprint_net(net)
+        assert program_fingerprint(net) is None
 
 
-def test_an_object_of_c_that_shows_nothing_is_refused() -> None:
+def test_an_object_of_c_that_shows_nothing_leaves_a_net_without_a_program() -> None:
     kiwisolver = pytest.importorskip("kiwisolver")
     shut = kiwisolver.Solver()
-    with pytest.raises(BadInput, match="a Solver, which does not show the numbers that it holds"):
-        fingerprint_net(Asking(lambda x: shut.scores(x)))
+    assert program_fingerprint(Asking(lambda x: shut.scores(x))) is None
 
 
 class Normed(nn.Module):
@@ -162,7 +162,7 @@ def test_a_weight_that_torch_makes_of_parameters_is_none_of_its_own() -> None:
     assert fingerprint_net(net) == found
     with torch.no_grad():
         net.head.weight_g.mul_(2)  # type: ignore[operator]
-    with pytest.raises(BadInput, match=r"head\.weight is not yet .* run the net on one batch"):
-        fingerprint_net(net)
+    assert program_fingerprint(net) is None, "its weight is not yet what these make of it"
     net(torch.ones(2, 6))
     assert fingerprint_net(net) != found
+    assert program_fingerprint(net) is not None

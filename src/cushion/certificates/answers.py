@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +19,8 @@ from cushion.nets.batches import Batch, as_batch, as_floats
 from cushion.nets.calling import evaluating, place
 from cushion.nets.classifier import as_module
 from cushion.nets.engine import map_shards
-from cushion.nets.identity import numbers_of
+from cushion.nets.identity import digest_of, numbers_of
+from cushion.nets.identity import fingerprint_net as fingerprint_net
 from cushion.nets.network import Network
 from cushion.nets.program import program_fingerprint
 from cushion.nets.steady import compare
@@ -43,28 +41,9 @@ class _Parts:
         return torch.cat([self.parts[start] for start in sorted(self.parts)])
 
 
-def fingerprint_net(model: Any) -> str:
-    """sha256 of f's parameters, buffers and whatever other numbers its forward reaches, sorted by
-    name (FORMAT.md, section 5): not of the code that computes with them. How f is called or wrapped
-    is no part of it. BadInput where its hidden numbers change as it runs, or cannot be read.
-    """
-    return _digest(numbers_of(model))
-
-
-def _digest(numbers: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(b"cushion-net-1\n")
-    for name, tensor in sorted(numbers.items()):
-        kind = str(tensor.dtype).removeprefix("torch.")
-        said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
-        digest.update(said.encode() + b"\n")
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
-    return digest.hexdigest()
-
-
 def _hidden_digest(model: Any) -> str:
     """Of the numbers that stand in no list of parameters or buffers."""
-    return _digest({k: v for k, v in numbers_of(model).items() if ".hidden." in f".{k}"})
+    return digest_of({k: v for k, v in numbers_of(model).items() if ".hidden." in f".{k}"})
 
 
 def score(

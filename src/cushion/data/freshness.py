@@ -24,14 +24,15 @@ def freshness_fault(rows: NDArray[Any], sample: NDArray[Any], read: Reading | No
 
     They are compared byte for byte; bytes also without their lowest 1, 2 and 4 bits, so that
     changing those hides no row, floats to half of their bits, and both at once where rows have
-    named parts; and as a net reads them (`read`: its quantiser), where there is one. In each reading alone, rows that are in the sample are
-    allowed only where the sample repeats rows as independent draws from few possible rows do: Good
-    and Turing's estimate says which share of fresh draws meets m earlier ones, 1 - (rows that occur
-    once) / m, and `is_chance` allows for what chance adds. If the sample repeats rows as copies do
-    (`looks_copied`), one row of it is too many, and byte for byte also if it repeats none. At most
-    half of the rows may be the sample's, unless the reading itself merges more than an eighth of
-    the sample's different rows; even then they are not the sample's in any order, if at least 10
-    differ (with fewer, chance gives the same counts too). FORMAT.md, section 6, has it in full.
+    named parts; and as a net reads them (`read`: its quantiser), where there is one. In each
+    reading alone, rows that are in the sample are allowed only where the sample repeats rows as
+    independent draws from few possible rows do: Good and Turing's estimate says which share of
+    fresh draws meets m earlier ones, 1 - (rows that occur once) / m, and `is_chance` allows for
+    what chance adds. If the sample repeats rows as copies do (`looks_copied`), one row of it is too
+    many, and byte for byte also if it repeats none. At most half of the rows may be the sample's,
+    unless the reading itself merges more than an eighth of the sample's different rows; even then
+    they are not the sample's in any order, if at least 10 differ (with fewer, chance gives the same
+    counts too). FORMAT.md, section 6, has it in full.
 
     Independent draws beside a sample that repeats rows are refused with probability of about
     10^-3 at most in each reading, unless they meet more than half of it. Copies of few rows of a

@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from cushion.errors import BadInput
 from cushion.nets.mentions import Names, mentions
 from cushion.nets.program_source import OF_ANY_MODULE, PLAIN, around, is_foreign
 
@@ -82,9 +81,9 @@ class Found:
 def reached(root: Any) -> tuple[list[Found], Names]:
     """In an order that two loads of a net have in common, each thing once; and the names.
 
-    root: a module, whose registered numbers are not among them, or whatever else is called.
-    BadInput for arrays that the forward writes as well as reads, for sets without an order, and for
-    objects of C that do not show what they hold.
+    root: a module, whose registered numbers are not among them, or whatever else is called. What
+    nobody can tell is left out, and its path stands in the names' `doubts`: arrays that the forward
+    writes as well as reads, sets without an order, objects of C that do not show what they hold.
     """
     names = Names()
     while True:  # until no further code is found, so that all names are known from the beginning
@@ -113,11 +112,8 @@ class _Walk:
             found, parts = self._open(one)
             if found:
                 if one.changing and isinstance(one.value, (*_ARRAYS, nn.Module)):
-                    raise BadInput(
-                        f"the net's forward both writes and reads {one.changing}, so that it is "
-                        "another net after each call; keep such numbers in local variables, or in "
-                        "a registered buffer"
-                    )
+                    self._names.doubts.add(one.path)  # a cache, or another net after each call
+                    continue
                 yield one
             stack += reversed(list(parts))
 
@@ -168,7 +164,7 @@ class _Walk:
             self._names.name(value, *(part for text in map(str, kept) for part in text.split(".")))
             return False, [one.part("call", kept)]
         elif isinstance(value, _STREAMS):
-            raise _shut(one)
+            self._names.doubts.add(one.path)
         elif isinstance(value, (*_MAPPINGS, *_SEQUENCES, *_SETS)):
             return self._container(one)
         elif hasattr(type(value), "get_params"):
@@ -191,15 +187,9 @@ class _Walk:
             yield one.part("forward", kind.forward, owner=kind)
             yield from self._members(one, kind)
         derived = _derived(module)
-        stale = [
-            k for k, is_current in derived.items() if k in self._names.named and not is_current
-        ]
-        if stale:  # the forward may read it before it is made anew
-            raise BadInput(
-                f"{one.part(stale[0], None).path} is not yet what its parameters make of it "
-                f"({kind.__name__} under weight_norm, spectral_norm or prune); run the net on one "
-                "batch first"
-            )
+        stale = (k for k, current in derived.items() if k in self._names.named and not current)
+        # the forward may read it before it is made anew
+        self._names.doubts |= {one.part(name, None).path for name in stale}
         rest = {k: v for k, v in own.items() if k not in OF_ANY_MODULE and k not in derived}
         yield from self._attributes(one, rest)
         if "forward" in own:
@@ -272,7 +262,7 @@ class _Walk:
             plain = all(map(_is_plain, items))
             parts = [one.part(at, part) for at, part in enumerate(items)]
             if isinstance(value, _SETS) and not plain:
-                parts = _in_order(one, items)
+                parts = self._in_order(one, items)
         more = self._object(one) if is_foreign(type(value)) else ()
         return plain, [*(() if plain else parts), *more]
 
@@ -314,8 +304,20 @@ class _Walk:
         try:
             stored = one.value.__reduce_ex__(2)
         except Exception:
-            raise _shut(one) from None
+            self._names.doubts.add(one.path)
+            return
         yield from (one.part(at, part) for at, part in enumerate(stored[1:3]))
+
+    def _in_order(self, one: Found, items: list[Any]) -> list[Found]:
+        """The items of a set by their names or values; others have another order each time."""
+
+        def text(item: Any) -> str:
+            return getattr(item, "__qualname__", "") or str(item)
+
+        if not all(isinstance(item, (*_VALUES, type, types.FunctionType)) for item in items):
+            self._names.doubts.add(one.path)
+            return []
+        return [one.part(at, item) for at, item in enumerate(sorted(items, key=text))]
 
 
 def _derived(module: nn.Module) -> dict[str, bool]:
@@ -339,13 +341,6 @@ def _is_walked(thing: Any) -> bool:
     return (getattr(thing, "__module__", None) or "").partition(".")[0] not in _TRAINERS
 
 
-def _shut(one: Found) -> BadInput:
-    return BadInput(
-        f"the net's forward uses {one.path}, a {type(one.value).__name__}, which does not show the "
-        "numbers that it holds; keep them in parameters or buffers"
-    )
-
-
 def _is_plain(value: Any) -> bool:
     items = value if isinstance(value, tuple | frozenset) else ()
     return isinstance(value, (*_VALUES, tuple, frozenset)) and all(map(_is_plain, items))
@@ -364,17 +359,3 @@ def _is_installed(thing: Any) -> bool:
     home = getattr(sys.modules.get(thing.__module__), "__file__", None)
     file = code.co_filename if isinstance(code, types.CodeType) else home or ""
     return not _INSTALLED.isdisjoint(Path(file).parts)
-
-
-def _in_order(one: Found, items: list[Any]) -> list[Found]:
-    """The items of a set by their names or values."""
-
-    def text(item: Any) -> str:
-        return getattr(item, "__qualname__", "") or str(item)
-
-    if not all(isinstance(item, (*_VALUES, type, types.FunctionType)) for item in items):
-        raise BadInput(
-            f"the net's forward reads the set {one.path}, whose order is another one in each "
-            "process; use a list"
-        )
-    return [one.part(at, item) for at, item in enumerate(sorted(items, key=text))]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,8 +28,9 @@ def numbers_of(model: Any) -> dict[str, Tensor]:
 
     Of a net that shows none of its numbers, those that it was made of: what a scikit-learn
     classifier learned, the bytes of an .onnx file, the whole numbers of a quantised layer, the
-    constants of a frozen program. `Logits` around a net changes nothing. BadInput where numbers
-    change as the net runs, or are hidden in what nothing can read.
+    constants of a frozen program. `Logits` around a net changes nothing. Numbers that
+    the forward itself changes, or that nothing can read, are left out: then the net has no program
+    fingerprint.
     """
     module = unwrapped(model)
     if isinstance(module, Logits):
@@ -37,6 +40,26 @@ def numbers_of(model: Any) -> dict[str, Tensor]:
         return {"mean": module.mean, "std": module.std, **inner}
     own = _registered(module)
     return own if is_program(module) or _own_numbers(module) is not None else own | _hidden(module)
+
+
+def fingerprint_net(model: Any) -> str:
+    """sha256 of f's parameters, buffers and whatever other numbers its forward reaches, sorted by
+    name (FORMAT.md, section 5): not of the code that computes with them. How f is called or wrapped
+    is no part of it.
+    """
+    return digest_of(numbers_of(model))
+
+
+def digest_of(numbers: Mapping[str, Tensor]) -> str:
+    """sha256 of numbers by name."""
+    digest = hashlib.sha256(b"cushion-net-1\n")
+    for name, tensor in sorted(numbers.items()):
+        kind = str(tensor.dtype).removeprefix("torch.")
+        said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
+        digest.update(said.encode() + b"\n")
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+    return digest.hexdigest()
 
 
 def _own_numbers(module: nn.Module) -> Any:

@@ -146,6 +146,7 @@ class Names:
     read: set[str] = field(default_factory=set)
     written: dict[str, set[str]] = field(default_factory=dict)  # and by which methods
     anything: bool = False  # attributes are looked up by names that only running tells
+    doubts: set[str] = field(default_factory=set)  # paths of what may be other numbers each time
 
     def add(self, code: types.CodeType, around: dict[str, Any]) -> None:
         if code in self.seen:

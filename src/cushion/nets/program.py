@@ -22,6 +22,7 @@ from cushion.nets.calling import evaluating
 from cushion.nets.classifier import Logits, is_program, unwrapped
 from cushion.nets.fitted import Fitted
 from cushion.nets.hidden import Found, reached
+from cushion.nets.mentions import Names
 from cushion.nets.normalise import Normalised
 from cushion.nets.onnx_net import OnnxNet
 from cushion.nets.program_source import (
@@ -58,13 +59,24 @@ def _program(module: nn.Module) -> Iterator[str]:
         yield from _program(module.inner)
     elif isinstance(module, Fitted):
         yield f"fitted {described(module.model)}"
-        yield from _hidden(reached(module.model)[0])
+        yield from _hidden(_told(module.model)[0])
     elif isinstance(module, OnnxNet):
         yield f"onnx {hashlib.sha256(module.files['onnx'].read_bytes()).hexdigest()}"
     elif is_program(module):
         yield f"script {script_text(module)}"
     else:
+        _told(module)
         yield from _module(module)
+
+
+def _told(root: Any) -> tuple[list[Found], Names]:
+    """What is reached; Unreadable where some of it may be other numbers each time: nobody could say
+    then whether a net is the same as before.
+    """
+    things, names = reached(root)
+    if names.doubts:
+        raise Unreadable
+    return things, names
 
 
 def _module(module: nn.Module) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -31,7 +29,7 @@ from cushion.nets.batch_size import batches, rows_at_a_time
 from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
 from cushion.nets.hooked.net import HookedNet, check_same_layers
-from cushion.nets.identity import numbers_of
+from cushion.nets.identity import fingerprint_net
 from cushion.nets.network import Network, NetworkModule
 from cushion.nets.normalise import Constants
 from cushion.nets.program import program_fingerprint
@@ -209,18 +207,9 @@ def _measures(
 
 
 def _identity(model: Any) -> str:
-    """The fingerprints of f's numbers and program (FORMAT.md, section 5), as certificates know it:
-    theirs is a room above.
-    """
+    """The fingerprints of f's numbers and program (FORMAT.md, section 5)."""
     net = NetworkModule(model) if isinstance(model, Network) else model
-    digest = hashlib.sha256(b"cushion-net-1\n")
-    for name, tensor in sorted(numbers_of(net).items()):
-        kind = str(tensor.dtype).removeprefix("torch.")
-        said = json.dumps([name, kind, list(tensor.shape)], separators=(",", ":"))
-        plain = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(said.encode() + b"\n")
-        digest.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
-    return f"{digest.hexdigest()}-{program_fingerprint(net) or ''}"
+    return f"{fingerprint_net(net)}-{program_fingerprint(net) or ''}"
 
 
 def beside(first: BoundsTable, second: BoundsTable) -> BoundsTable:
