@@ -92,8 +92,9 @@ def check_program(program: str | None) -> None:
     """BadInput where nobody could say whether a net is the same function as before."""
     if program is None:
         raise BadInput(
-            "the code of your net cannot be read, so another net with the same numbers could take "
-            "its place; define it in a file, or export it with torch.export or TorchScript"
+            "the code of your net cannot be read, or it keeps numbers that its forward changes, so "
+            "another net could take its place; define it in a file, with its numbers in parameters "
+            "and buffers, or export it with torch.export or TorchScript"
         )
 
 
