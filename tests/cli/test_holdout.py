@@ -333,6 +333,16 @@ def test_after_close_no_certificate_says_first_use(
     assert err.count("going on without a hold-out line") == 1
 
 
+def test_f_beside_g_is_remembered_too(capsys: Capture, nets: Path, place: Path) -> None:
+    made = ["certify", *own(nets), "--data", "digits", "--kind", "occam", "--method", "subspace"]
+    code, _, err = ask(capsys, *made, "--steps", "1", "-o", "o.cushion")
+    assert (code, "counted on" in err) == (0, False)  # f and g, of one command
+    _, _, err = ask(capsys, *certify(nets))
+    assert "another classifier was counted on" in err
+    _, _, err = ask(capsys, *certify(nets, steps=4))
+    assert "2 other classifiers were counted on" in err
+
+
 def test_a_ledger_that_was_moved_goes_on(capsys: Capture, nets: Path, place: Path) -> None:
     assert ask(capsys, "holdout", "open", "digits", "-o", "H.looks")[0] == 0
     assert ask(capsys, *certify(nets, "--looks", "H.looks", steps=4))[0] == 0

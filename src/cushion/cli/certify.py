@@ -176,6 +176,8 @@ def _own_net(
 ) -> dict[str, Any]:
     """f's errors on the sample (no bound: it was trained on them), and its line at the total δ."""
     from cushion.certificates.answers import answer as answers_on
+    from cushion.data.registered import remember_use
+    from cushion.theorems.bounds import identity
     from cushion.theorems.occam import holdout_bound
 
     def errors(part: Dataset) -> int:
@@ -188,6 +190,7 @@ def _own_net(
         missed = errors(holdout)
         bound = holdout_bound(missed, len(holdout), Decimal(delta))
         line = {"errors": missed, "m": len(holdout), "delta": delta, "bound": bound}
+        remember_use(holdout, identity(model))  # g, which was counted on them too, has its remark
     return {"errors": errors(data), "m": len(data), "holdout": line}
 
 

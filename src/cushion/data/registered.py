@@ -211,9 +211,15 @@ def note_first_use(data: Dataset, who: str, looks: int | None = None) -> None:
         if looks is not None:
             how = f"pay for all with --looked {number} (in Python PicksOptions(looks={number}))"
         remark(f"{others} counted on {data.name} before, so this is not their first use: {how}")
+    remember_use(data, who)
+
+
+def remember_use(data: Dataset, who: str) -> None:
+    """Remember a classifier that was counted on held-out rows, and say nothing."""
     try:
         _folder().mkdir(parents=True, exist_ok=True)
-        write_whole(_uses(data), "".join(f"{one}\n" for one in sorted({*known, who})))
+        known = {*first_uses(data), who}
+        write_whole(_uses(data), "".join(f"{one}\n" for one in sorted(known)))
     except (OSError, CushionError):
         pass  # what cannot be kept is not known later; the statement assumes it anyway
 

@@ -114,7 +114,7 @@ def bounds(
     with batches(batch), torch.inference_mode(False):
         table = _table(*nets, sample, held_out, options, exact, name)
     if held_out is not None:
-        note_first_use(held_out, _identity(nets[0]))
+        note_first_use(held_out, identity(nets[0]))
     remark(*doubts_about_error(table.errors / table.m, sample.classes, stated_error))
     return table
 
@@ -206,8 +206,8 @@ def _measures(
         return measure(net, sample, only=families, spectra=False, batch=size, **how)
 
 
-def _identity(model: Any) -> str:
-    """The fingerprints of f's numbers and program (FORMAT.md, section 5)."""
+def identity(model: Any) -> str:
+    """The fingerprints of f's numbers and program (FORMAT.md, section 5): who was counted."""
     net = NetworkModule(model) if isinstance(model, Network) else model
     return f"{fingerprint_net(net)}-{program_fingerprint(net) or ''}"
 
