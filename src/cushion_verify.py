@@ -2594,8 +2594,8 @@ class Picks(Kind):
         c = self.claim
         rows = f"{spaced(c.picks)} of them," if c.picks != 1 else "one of them,"
         who = "f, the net that fit makes of" if c.fit is not None else "g, the classifier made of"
-        paid = f"one of {spaced(c.choices)} learners that were" if c.choices > 1 else "no other was"
-        return f"{who} {rows}", f"On the others it makes {spaced(c.errors)} errors; {paid} paid for."
+        one = f"one of {spaced(c.choices)} learners that were" if c.choices > 1 else "no other was"
+        return f"{who} {rows}", f"On the others it makes {spaced(c.errors)} errors; {one} paid for."
 
 
 PAID = ("picks", "errors", "slack", "choices")
