@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -24,9 +24,13 @@ from cushion.nets.operators import Operator
 torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session")
-def _looks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("looks")
+@pytest.fixture(scope="session", autouse=True)
+def _looks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where fixtures that several tests share remember held-out rows."""
+    folder = tmp_path_factory.mktemp("looks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registered, "_folder", _or_chosen(folder))
+        yield folder
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +39,12 @@ def _first_uses_of_this_test(
 ) -> None:
     """What is remembered of held-out rows is not that of other tests, nor of who runs them."""
     own = _looks / hashlib.sha256(request.node.nodeid.encode()).hexdigest()
+    monkeypatch.setattr(registered, "_folder", _or_chosen(own))
 
-    def folder() -> Path:
-        return root() / "looks" if "CUSHION_DATA" in os.environ else own
 
-    monkeypatch.setattr(registered, "_folder", folder)
+def _or_chosen(folder: Path) -> Callable[[], Path]:
+    """This folder, but where a test sets another store."""
+    return lambda: root() / "looks" if "CUSHION_DATA" in os.environ else folder
 
 
 @pytest.fixture

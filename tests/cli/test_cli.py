@@ -454,7 +454,9 @@ def test_the_parser_knows_exactly_these_verbs() -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--json", "-"]])
-def test_a_terminal_that_knows_no_greek(certificate: Path, options: list[str]) -> None:
+def test_a_terminal_that_knows_no_greek(
+    certificate: Path, tmp_path: Path, options: list[str]
+) -> None:
     """What it cannot show is shown by its code; nothing is lost in the JSON."""
     words = [
         sys.executable,
@@ -466,9 +468,8 @@ def test_a_terminal_that_knows_no_greek(certificate: Path, options: list[str]) -
         "digits",
         *options,
     ]
-    made = subprocess.run(
-        words, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
-    )
+    world = {**os.environ, "PYTHONIOENCODING": "ascii", "CUSHION_DATA": str(tmp_path)}
+    made = subprocess.run(words, capture_output=True, env=world, check=False)
     assert made.returncode == 0, made.stderr
     assert b"\\u03b4" in made.stdout
     if options:
