@@ -61,6 +61,8 @@ def falsehood(
             return "the hold-out line has another δ"
         lines.append((claim["holdout"], 0, *(held or (x[:0], y[:0]))))
     for line, bits, rows, labels in lines:
+        if len(rows) and len(rows) != line["m"]:
+            return f"not {line['m']} examples"
         if len(rows) and errors_of(net, rows, labels) != line["errors"]:
             return f"not {line['errors']} errors"
         if not implies(

@@ -144,6 +144,8 @@ def _line_falsehood(claim: dict[str, Any], made: Replay, given: dict[str, Any]) 
         return ""
     if line["data_fingerprint"] != fingerprint(given["holdout_x"], given["holdout_y"]):
         return "not the held-out rows"
+    if line["m"] != len(given["holdout_y"]):
+        return "not so many held-out rows"
     found = made.missed(given)
     if found > line["errors"] or (claim["features"] is None and found != line["errors"]):
         return f"{found} held-out errors"

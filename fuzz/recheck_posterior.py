@@ -59,6 +59,8 @@ def _falsehood(
     lines = [(claim, claim["draws"], x, y, Fraction(claim["delta_draws"]), "sample_bound")]
     if claim["holdout"] is not None and held is not None:
         line = claim["holdout"]
+        if line["m"] != len(held[1]):
+            return "not so many held-out rows"
         lines.append((line, line["m"], *held, Fraction(line["delta"]), "bound"))
     for line, nets, inputs, labels, failure, stated in lines:
         name = f"cushion posterior {nets} {line['data_fingerprint']}\n".encode()
