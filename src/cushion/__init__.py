@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cushion.certificates.holdout.certificate import NoBetter as NoBetter
     from cushion.certificates.picks.options import PicksOptions as PicksOptions
     from cushion.certificates.recheck import verify as verify
-    from cushion.compressors.file import load_compressed as load_compressed
+    from cushion.compressors.dense import export as export
+    from cushion.compressors.dense import load_compressed as load_compressed
     from cushion.compressors.run import compress as compress
     from cushion.data import Dataset as Dataset
     from cushion.data import as_dataset as as_dataset

@@ -16,9 +16,9 @@ import torch
 from tests.command_line import ask
 from tests.trained_cases import digits, trained
 
-import cushion
 from cushion.cli import main
 from cushion.cli.compression import describe
+from cushion.compressors.file import read_compressed
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.records import PromiseCheck
 from cushion.compressors.registry import METHODS
@@ -128,7 +128,7 @@ def test_text_and_json(
     assert found["promise"] is None or set(found["promise"]) == {"held", "worst_ratio"}
     assert len(found["curve"]) == words.count(",") + ("--sweep" in words)
     assert out.read_bytes() == first  # 0 is the default, and the same seed writes the same file
-    loaded = cushion.load_compressed(out)
+    loaded = read_compressed(out)
     assert (loaded.stored.bits, loaded.stored.parameters) == (found["bits"], found["parameters"])
     assert {row["kind"] for row in found["occam"]} == {"certificate", "this machine"}
     assert found["parameters_before"] == sum(

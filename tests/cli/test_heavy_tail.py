@@ -14,6 +14,7 @@ from tests.command_line import ask
 
 import cushion
 from cushion.cli import main
+from cushion.compressors.file import read_compressed
 
 KEYS = {
     "file",
@@ -101,7 +102,7 @@ def test_text_and_json(
         [],
     )
     assert set(found["promise"]) == {"held", "worst_ratio"}
-    loaded = cushion.load_compressed(out)
+    loaded = read_compressed(out)
     assert (loaded.stored.bits, loaded.stored.parameters) == (found["bits"], found["parameters"])
 
     lines = text.splitlines()
@@ -338,4 +339,3 @@ def test_help_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
         "[heavy-tail]",
     ):
         assert part in told
-    assert "--method heavy-tail --tau 1,2 --t 0,1" in told

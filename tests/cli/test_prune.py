@@ -13,11 +13,11 @@ import pytest
 from rich.cells import cell_len
 from tests.command_line import ask
 
-import cushion
 from cushion.cli import main
 from cushion.cli.compression import describe
 from cushion.cli.figures import draw
 from cushion.cli.render import fitted
+from cushion.compressors.file import read_compressed
 from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import LayerSketch, PruningSummary
 from cushion.compressors.run import compress_model
@@ -119,7 +119,7 @@ def test_text_and_json(
     assert (found["method"], found["file"], found["certificate"]) == ("magnitude", str(out), None)
     assert found["promise"] is None or set(found["promise"]) == {"held", "worst_ratio"}
     assert out.read_bytes() == first
-    loaded = cushion.load_compressed(out)
+    loaded = read_compressed(out)
     assert (loaded.stored.bits, loaded.stored.parameters) == (found["bits"], found["parameters"])
 
     lines = text.splitlines()

@@ -13,6 +13,7 @@ from torch import nn
 
 import cushion
 from cushion.cli import main
+from cushion.compressors.file import read_compressed
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.run import compress_model
 from cushion.data.dataset import Dataset
@@ -116,7 +117,7 @@ def test_settings_that_make_the_result_are_recorded(tmp_path: Path) -> None:
     model, (data, _) = trained("conv")[0], digits()
     options = NetOptions(k=1, p=5, constant=700.0, zeta=0.25, level=0.5, examples=8)
     found = compress_model(model, data, method="conv-project", options=options)
-    notes = cushion.load_compressed(found.save(tmp_path / "net")).notes
+    notes = read_compressed(found.save(tmp_path / "net")).notes
     for record in (found.summary.settings, notes):
         assert (record["constant"], record["p"], record["zeta"], record["level"]) == (
             700.0,

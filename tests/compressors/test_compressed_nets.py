@@ -18,7 +18,7 @@ from tests.cases import Case
 from tests.compressed_cases import NAMED, WAYS, compressed, moved, network
 
 import cushion
-from cushion.compressors.file import CompressedNet, is_compressed, load_compressed
+from cushion.compressors.file import CompressedNet, is_compressed, read_compressed
 from cushion.compressors.projection.matrix_project import Projected
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.storing import (
@@ -68,7 +68,7 @@ def check_round_trip(net: CompressedNet, case: Case, path: Path) -> None:
     assert torch.isfinite(expected).all()
     assert net.save(path) == path
     assert is_compressed(path)
-    again = load_compressed(path)
+    again = read_compressed(path)
     assert torch.equal(again.network.forward(x), expected)
     assert torch.equal(again.stored.network(poisoned(net.frame), net.start).forward(x), expected)
     assert (again.stored.bits, again.stored.parameters) == (net.stored.bits, net.stored.parameters)
@@ -128,7 +128,7 @@ def test_linear_classifiers_come_back(
 def test_doubles_come_back_as_doubles(tmp_path: Path) -> None:
     net = network("vgg-tiny").double()
     path = compressed(net, "signs", moved(net)).save(tmp_path / "net")
-    found = load_compressed(path).network
+    found = read_compressed(path).network
     assert found.dtype == torch.float64
     x = NAMED["vgg-tiny"].inputs(dtype=torch.float64)
     assert torch.equal(found.forward(x), compressed(net, "signs", moved(net)).network.forward(x))
@@ -139,7 +139,7 @@ def test_the_start_of_a_layer_that_is_called_twice_is_saved(tmp_path: Path) -> N
     net, start = network("methods"), network("methods")  # equal: all that is stored is zero
     path = compressed(net, "signs", start).save(tmp_path / "net")
     x = case.inputs()
-    assert torch.equal(load_compressed(path).network.forward(x), net.forward(x))
+    assert torch.equal(read_compressed(path).network.forward(x), net.forward(x))
 
 
 def test_the_seed_is_part_of_the_net(tmp_path: Path) -> None:

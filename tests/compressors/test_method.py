@@ -16,6 +16,7 @@ from tests.trained_cases import digits, trained
 import cushion
 from cushion.cli.compression import describe
 from cushion.cli.figures import draw
+from cushion.compressors.file import read_compressed
 from cushion.compressors.method import Account, Candidate, MarginOptions, Method
 from cushion.compressors.records import LayerSummary, PromiseCheck, Summary
 from cushion.compressors.registry import METHODS
@@ -81,7 +82,7 @@ def test_a_toy_goes_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     sizes = []
     for bits in (4, 8):
         found = cushion.compress(model, data, method="toy", holdout=holdout, toy_bits=bits)
-        summary, net = found.summary, cushion.load_compressed(found.save(tmp_path / "n.net"))
+        summary, net = found.summary, read_compressed(found.save(tmp_path / "n.net"))
         assert (net.stored.bits, net.notes["toy_bits"]) == (summary.bits, bits)
         assert found.certificate is not None
         assert [row.bits for row in summary.occam] == [summary.bits, found.certificate.bits]

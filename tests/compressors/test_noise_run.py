@@ -25,6 +25,7 @@ from torch import nn
 import cushion
 from cushion.compressors import choice
 from cushion.compressors.choice import Compressed
+from cushion.compressors.file import read_compressed
 from cushion.compressors.method import BEST_GRIDS
 from cushion.compressors.noise.candidates import threshold_within
 from cushion.compressors.noise.method import TAUS, HeavyTailOptions
@@ -77,7 +78,7 @@ def test_every_number_of_the_record_is_derived_again(
     assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
 
     # The net is what its file says, bit by bit, and the errors are its own.
-    loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
+    loaded = read_compressed(found.save(tmp_path / "n.net"))
     after, before = scores(found.net.network, data), scores(model, data)
     assert torch.equal(scores(loaded.network, data), after)
     assert (summary.errors_before, summary.errors) == (errors(before, data), errors(after, data))

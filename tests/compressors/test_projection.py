@@ -19,6 +19,7 @@ from torch import nn
 
 import cushion
 from cushion.compressors.choice import Compressed
+from cushion.compressors.file import read_compressed
 from cushion.compressors.projection import account
 from cushion.compressors.projection.method import NetOptions
 from cushion.compressors.projection.records import ProjectionSummary
@@ -92,7 +93,7 @@ def test_every_number_of_the_record_is_derived_again(
     assert (summary.method, summary.seed, summary.m) == (method, 3, ROWS)
 
     # The net is what its file says, bit by bit, and the errors are its own.
-    loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
+    loaded = read_compressed(found.save(tmp_path / "n.net"))
     before, after = scores(model, data), scores(found.net.network, data)
     assert torch.equal(scores(loaded.network, data), after)
     assert loaded.stored.coded.data == stored.coded.data

@@ -22,6 +22,7 @@ from torch import nn
 import cushion
 from cushion.compressors import choice
 from cushion.compressors.choice import Compressed, worthless
+from cushion.compressors.file import read_compressed
 from cushion.compressors.method import BEST_GRIDS
 from cushion.compressors.pruning.candidates import norm_at_least
 from cushion.compressors.pruning.masks import masks_for
@@ -95,7 +96,7 @@ def test_every_number_of_the_record_is_derived_again(
     assert 0 < summary.bits - sum(layer.bits for layer in summary.layers) < 400
 
     # The net is what its file says, bit by bit, and the errors are its own.
-    loaded = cushion.load_compressed(found.save(tmp_path / "n.net"))
+    loaded = read_compressed(found.save(tmp_path / "n.net"))
     after = scores(found.net.network, data)
     assert torch.equal(scores(loaded.network, data), after)
     before = scores(model, data)

@@ -15,9 +15,9 @@ from tests.command_line import ask
 from tests.compressors.test_pruning_run import digits, scores
 from tests.trained_cases import trained
 
-import cushion
 from cushion.cli import main
 from cushion.compressors.choice import Compressed
+from cushion.compressors.file import read_compressed
 from cushion.compressors.pruning.method import PruneOptions
 from cushion.compressors.pruning.records import PruningSummary
 from cushion.compressors.run import compress_model
@@ -55,7 +55,7 @@ def test_a_sketched_net_is_the_pruned_net(tmp_path: Path) -> None:
     assert [one.bits for one in summary.tried] == [plain.summary.bits]
     assert summary.bits == found.net.stored.bits == summary.occam[0].bits
     assert summary.curve[0].bits == summary.bits
-    loaded = cushion.load_compressed(found.save(tmp_path / "s.net"))
+    loaded = read_compressed(found.save(tmp_path / "s.net"))
     assert torch.equal(scores(loaded.network, data), scores(found.net.network, data))
     assert found.certificate is None
     assert "sketch" in summary.occam[1].because
@@ -109,7 +109,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: 
     row = next(line for line in text[text.index("Sketches A X Bᵀ") :].splitlines()[2:])
     assert ("no" in row.split(), "yes" in row.split()) == (bool(words), not words)
     assert "√(jp) ln p" in text
-    assert cushion.load_compressed(tmp_path / "s.net").stored.layers[0].kind == (
+    assert read_compressed(tmp_path / "s.net").stored.layers[0].kind == (
         "pruned" if words else "sketched"
     )
 

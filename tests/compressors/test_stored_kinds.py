@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 from tests.compressed_cases import compressed, network
 
-import cushion
 from cushion.certificates.format.number_stream import encode_numbers
-from cushion.compressors.file import CompressedNet, load_compressed
+from cushion.compressors.file import CompressedNet, read_compressed
 from cushion.compressors.noise.spiked import Spiked
 from cushion.compressors.projection.conv_project import Located
 from cushion.compressors.projection.low_rank import LowRank, LowRankMap
@@ -27,6 +26,7 @@ from cushion.compressors.pruning.sketched import Sketched
 from cushion.compressors.storage import stored
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.exact_layers import ExactWeight, as_they_are
+from cushion.compressors.storage.matrix import Matrix
 from cushion.compressors.storage.pruned import Pruned
 from cushion.compressors.storage.stored import (
     KINDS,
@@ -69,6 +69,7 @@ MESSAGES: list[tuple[StoredLayer, int, str]] = [
     (PRUNED, 99, "308100044d00225206f0de7420"),
     (Sketched(grid([[1, -7], [0, 3]], -2), SHAPE, 1, 123456, 2), 95, "3096d0000789040089774bba"),
     (Spiked(PRUNED, grid([9, -1], -7), 3), 135, "30a1080089a0044a00223206f0dffce846"),
+    (Matrix(grid(np.arange(-4, 4).reshape(SHAPE), -3), SHAPE), 76, "30bc00895fe875c638c0"),
 ]
 
 
@@ -108,14 +109,14 @@ def test_files_are_read_where_nothing_but_the_reader_is_imported(tmp_path: Path)
         for way in ("located", "accuracy", "signs")
     ]
     code = f"""
-from cushion.compressors.file import load_compressed
+from cushion.compressors.file import read_compressed
 for path in {paths!r}:
-    print([layer.kind for layer in load_compressed(path).stored.layers])
+    print([layer.kind for layer in read_compressed(path).stored.layers])
 """
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    kinds = [str([one.kind for one in load_compressed(path).stored.layers]) for path in paths]
+    kinds = [str([one.kind for one in read_compressed(path).stored.layers]) for path in paths]
     assert result.stdout.split("\n")[:-1] == kinds
 
 
@@ -164,7 +165,7 @@ def test_a_new_kind_is_stored_read_and_certified(toy: type[StoredLayer], tmp_pat
         for node in net.affine_layers
     )
     made = CompressedNet(StoredNet(5, layers, biases), net, {})
-    back = load_compressed(made.save(tmp_path / "net"))
+    back = read_compressed(made.save(tmp_path / "net"))
     assert [layer.kind for layer in back.stored.layers] == ["constant"] * len(layers)
     for node, layer in zip(back.network.affine_layers, layers, strict=True):
         assert np.array_equal(node.affine.operator.weight.double().numpy(), layer.weight(5))
@@ -203,7 +204,3 @@ def test_a_kind_is_exact_or_says_why_not(layer: StoredLayer) -> None:
         assert bool(exact.only_last) == isinstance(layer, Spiked)
         # but for what all rows have in common, which no answer of a last layer depends on
         np.testing.assert_allclose(made - made[:1], wanted - wanted[:1], atol=1e-12)
-
-
-def test_the_public_reader_is_that_of_the_file() -> None:
-    assert cushion.load_compressed is load_compressed

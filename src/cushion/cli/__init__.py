@@ -15,14 +15,25 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from cushion import __version__
-from cushion.cli import bounds, certify, compress, data, holdout, measure, reproduce, train, verify
+from cushion.cli import (
+    bounds,
+    certify,
+    compress,
+    data,
+    export,
+    holdout,
+    measure,
+    reproduce,
+    train,
+    verify,
+)
 from cushion.cli.flags import translate
 from cushion.cli.options import notes_for_warnings
 from cushion.cli.output import check_files
 from cushion.errors import CushionError
 from cushion.records.text import harmless, one_line, say
 
-_VERBS = (data, train, measure, bounds, compress, certify, verify, holdout, reproduce)
+_VERBS = (data, train, measure, bounds, compress, export, certify, verify, holdout, reproduce)
 _SUMMARY = "Measure why a classifier generalises, compress it, and prove a bound on its error."
 _EXAMPLE = "example: cushion certify --data digits -o d.cushion; cushion inspect d.cushion"
 

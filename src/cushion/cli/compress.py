@@ -1,4 +1,4 @@
-"""cushion compress [NET] --data D --method M -o OUT"""
+"""cushion compress [NET] --data D [--method M] -o OUT"""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from cushion.cli.flags import add_option, help_of, value_of
 from cushion.cli.output import answer
 from cushion.compressors.method import Method
 from cushion.compressors.registry import METHODS, choose
+from cushion.compressors.searches import Search
+from cushion.compressors.tuning.options import RATE, Keeping
 from cushion.data.files import check_writable
 from cushion.errors import BadInput
 from cushion.records.options import Option
@@ -22,9 +24,8 @@ if TYPE_CHECKING:
     from cushion.nets.loading.weights import LoadedNet
 
 _EXAMPLE = (
-    "cushion compress runs/lenet --data mnist --method low-rank --k 20% --sweep 5%,40% -o "
-    "lenet.net; or: cushion compress runs/mlp --data mnist --method heavy-tail --tau 1,2 --t 0,1 "
-    "-o mlp.net"
+    "cushion compress runs/lenet --data mnist -o lenet.net; smaller: --lose 2 or --max-size 20kB; "
+    "or by a paper's method: --method low-rank --k 20% --sweep 5%,40%"
 )
 _NET = f"the net to compress, or for a search to imitate: {options.NET}"
 _OUT = "where to write: a certificate file (integer, subspace, supermask), or the compressed NET"
@@ -38,7 +39,7 @@ def add_parser(verbs: Any) -> None:
     options.add_data(parser)
     options.add_batch(parser)
     methods = "; ".join(f"{method.name}: {method.meaning}" for method in METHODS.values())
-    options.add_word(parser, "--method", "M", methods, required=True)
+    options.add_word(parser, "--method", "M", f"{methods} (default: rate)")
     options.add_out(parser, "OUT", _OUT)
     delta = "probability that the bound fails (default 0.05)"
     parser.add_argument("--delta", default="0.05", metavar="P", help=delta)
@@ -46,8 +47,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--seed", type=options.seed, default=0, metavar="N", help=seed)
     certificate = "also write the certificate of the compressed NET"
     options.add_word(parser, "--certificate", "FILE", certificate)
-    figures = "also draw errors and the curve of --sweep (PNG and SVG)"
+    figures = "also draw errors and sizes of what was tried (PNG and SVG)"
     options.add_word(parser, "--figures", "DIR", figures)
+    options.add_switch(parser, "--full", "all that was tried, and every layer [rate]")
     for takers in _takers().values():
         _add(parser, takers)
 
@@ -88,14 +90,18 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     from cushion.data import load_pair
     from cushion.theorems.occam import parse_delta
 
     parse_delta(args.delta)
+    if args.method is None:
+        if args.net is None:
+            raise BadInput("give NET, such as a RUN folder, or a --method that searches: integer")
+        args.method = RATE.name
     given = _given(args)
     method, chosen = choose(args.method, given)
-    of_a_net = isinstance(method, Method)
+    of_a_net = not isinstance(method, Search)
     for name in ("certificate", "figures"):
         if getattr(args, name) is not None and not of_a_net:
             why = "-o is its certificate, and it has no curve"
@@ -113,10 +119,13 @@ def run(args: argparse.Namespace) -> None:
         raise BadInput(f"{trained}; give NET, such as a RUN folder")
     data, holdout = load_pair(args.data)
     net = None if args.net is None else options.load_named_net(args, data)
+    if net is not None and isinstance(method, Keeping):
+        return _keep(args, net, data, holdout, chosen)
     if net is not None and of_a_net:
         _compress_net(args, net, data, holdout, chosen)
     else:
         _search(args, net, data, holdout, given)
+    return 0
 
 
 def _check_written(args: argparse.Namespace) -> None:
@@ -137,6 +146,49 @@ def _refuse_certificate(args: argparse.Namespace, why: str) -> None:
     raise BadInput(f"--certificate {args.certificate}: {none}; leave it out")
 
 
+def _keep(
+    args: argparse.Namespace, net: LoadedNet, data: Dataset, holdout: Dataset | None, chosen: Any
+) -> int:
+    """OUT where the target is met; else OUT.nearest, and exit code 1."""
+    from cushion.cli.figures import draw
+    from cushion.cli.keeping import describe
+    from cushion.compressors.run import compress
+
+    other = options.say_if_other_data(args, net, data)
+    resume = Path(f"{args.out}.part")
+    with options.searching(args.method):
+        found = compress(
+            net.module,
+            data,
+            method=args.method,
+            holdout=None if other else holdout,
+            delta=args.delta,
+            seed=args.seed,
+            batch=args.batch,
+            resume=resume,
+            **{name: value for name, value in vars(chosen).items() if value is not None},
+        )
+    summary = found.summary
+    out = args.out if summary.met else f"{args.out}.nearest"
+    found.save(out)
+    _save_certificate(args, found)
+    figures = [] if args.figures is None else map(str, draw(summary, args.figures))
+    options.say_if_untrained(args)
+    files = {"file": out, "certificate": args.certificate, "figures": list(figures)}
+    answer(args, {**files, **summary.to_json()}, describe(summary, out, full=args.full))
+    return 0 if summary.met else 1
+
+
+def _save_certificate(args: argparse.Namespace, found: Compressed[Any]) -> None:
+    if args.certificate is None:
+        return
+    if found.certificate is None:
+        none = (row.because for row in found.summary.occam if row.kind == "certificate")
+        _refuse_certificate(args, next(none))
+    else:
+        found.certificate.save(args.certificate)
+
+
 def _compress_net(
     args: argparse.Namespace, net: LoadedNet, data: Dataset, holdout: Dataset | None, chosen: Any
 ) -> None:
@@ -149,12 +201,7 @@ def _compress_net(
     held = None if other else holdout
     how |= {"init": net.init, "batch": args.batch}
     found = compress_model(net.module, data, holdout=held, **how)
-    if args.certificate is not None:
-        if found.certificate is None:
-            none = (row.because for row in found.summary.occam if row.kind == "certificate")
-            _refuse_certificate(args, next(none))
-        else:
-            found.certificate.save(args.certificate)
+    _save_certificate(args, found)
     found.save(args.out)
     figures = [] if args.figures is None else map(str, draw(found.summary, args.figures))
     options.say_if_untrained(args)

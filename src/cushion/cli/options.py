@@ -245,11 +245,11 @@ def check_certificate(path: str) -> None:
 
 def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
     """The NET of the flags; checked on rows of the data where there are any."""
-    from cushion.compressors.file import is_compressed, load_compressed
+    from cushion.compressors.dense import load_compressed
+    from cushion.compressors.file import is_compressed
     from cushion.nets.batches import as_batch
     from cushion.nets.devices import find_device, placed
     from cushion.nets.loading.weights import LoadedNet, load_net
-    from cushion.nets.network import NetworkModule
     from cushion.nets.normalise import normalise_words, parse_normalise
 
     device = None if args.device is None else find_device(args.device)
@@ -261,8 +261,7 @@ def load_named_net(args: argparse.Namespace, data: Dataset | None) -> LoadedNet:
             said = f"--{flag} does not go with {args.net}, a compressed net"
             raise BadInput(f"{said}, which has all its numbers in it; leave it out")
         # rebuilt on the CPU, so that its numbers are those of the file, then moved
-        rebuilt = NetworkModule(load_compressed(args.net).network).eval()
-        return LoadedNet(placed(rebuilt, device), None, {})
+        return LoadedNet(placed(load_compressed(args.net), device), None, {})
     known: dict[str, Any] = {}
     if data is not None:
         known |= {"rows": as_batch(data.x[:2]), "classes": data.classes, "labels": data.labels}

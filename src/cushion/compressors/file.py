@@ -1,20 +1,18 @@
-"""A compressed net as a file: its message and its graph, in safetensors; nothing in it is ever run.
+"""A compressed net as a file: its message and its graph; nothing in it is ever run.
 
 The graph is the architecture as plain data, and a net of zeros again, which take no memory: what a
 decoder of stored numbers knows beforehand. A description may come from anywhere: every number in it
-is checked, and every node's shape is computed, before anything is allocated.
+is checked, and every node's shape is computed, before anything is allocated. What follows from the
+rest is left out: shapes, and that a node reads the one before it.
 
-metadata   format, bits, graph (JSON), notes (JSON) on how the net was made, and sha256 of it all
-message    uint8: the stored numbers and the seed, `bits` long, padded with zeros
-start.N.*  the initialisation of layer N, where the net was compressed from its initialisation
+The head of the file (`container`) is the graph and notes on how the net was made; its message, the
+stored numbers and the seed; its start, if any, the initialisation of layer N as start.N.*.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,18 +22,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cushion.compressors.container import Contents, pack, unpack
 from cushion.compressors.registry import load_kinds
 from cushion.compressors.storage.stored_net import StoredNet, read_stored
+from cushion.data.files import write_whole
 from cushion.errors import BadInput, CushionError, Malformed, Unsupported
 from cushion.nets.entries import LARGEST, sides, whole
-from cushion.nets.loading.weights import read_metadata, read_tensors, save_tensors
+from cushion.nets.loading.refusals import check_exists
+from cushion.nets.loading.weights import is_compressed as is_compressed
 from cushion.nets.network import Network, Node
 from cushion.nets.operations.affine import KINDS
 from cushion.nets.operations.operation import OPERATIONS
 from cushion.nets.operations.vocabulary import Refused
 
-FORMAT = "cushion-compressed-1"
-_BITS = re.compile("[0-9]{1,12}")
 _LONGEST_NAME = 500
 _MOST_NODES = 10_000
 _MOST_EDGES = 100_000
@@ -57,67 +56,47 @@ class CompressedNet:
         """The net, rebuilt from the stored numbers and the helper string."""
         return self.stored.network(self.frame, self.start)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the file; it appears whole or not at all."""
-        data = bytearray(self.stored.coded.data)
-        tensors = {"message": torch.frombuffer(data, dtype=torch.uint8)}
+    def to_bytes(self) -> bytes:
+        """The file."""
+        start = {}
         if self.start is not None:
             for at, node in enumerate(self.start.affine_layers, 1):
-                tensors[f"start.{at}.weight"] = node.affine.operator.weight
+                start[f"start.{at}.weight"] = node.affine.operator.weight
                 if node.affine.bias is not None:
-                    tensors[f"start.{at}.bias"] = node.affine.bias
-        metadata = {
-            "format": FORMAT,
-            "bits": str(self.stored.bits),
-            "graph": json.dumps(describe_graph(self.frame), separators=(",", ":")),
-            "notes": json.dumps(self.notes, sort_keys=True),
-        }
-        save_tensors(Path(path), tensors, {**metadata, "sha256": _digest(tensors, metadata)})
+                    start[f"start.{at}.bias"] = node.affine.bias
+        head = {"graph": describe_graph(self.frame), "notes": self.notes}
+        coded = self.stored.coded
+        return pack(Contents(head, coded.data, coded.bits, start))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file; it appears whole or not at all."""
+        write_whole(Path(path), self.to_bytes())
         return Path(path)
 
 
-def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """sha256 of bits, graph, notes, and every tensor's name and bytes, sorted by name.
-
-    A flipped bit of the message may be another net's, and so may one of the graph's.
-    """
-    said = [metadata[key] for key in ("bits", "graph", "notes")]
-    found = hashlib.sha256(json.dumps(said).encode())
-    for name, tensor in sorted(tensors.items()):
-        plain = tensor.detach().cpu().contiguous()
-        found.update(name.encode() + b"\n" + plain.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
-
-
-def is_compressed(path: str | Path) -> bool:
-    """Whether the file says that it is a compressed net."""
-    return Path(path).is_file() and read_metadata(Path(path)).get("format") == FORMAT
-
-
-def load_compressed(path: str | Path) -> CompressedNet:
+def read_compressed(path: str | Path) -> CompressedNet:
     """Read a compressed net; its weights are rebuilt from the stored numbers and the seed alone."""
-    tensors, metadata = read_tensors(Path(path))
-    if metadata.get("format") != FORMAT:
+    check_exists(Path(path), "a file that cushion compress wrote")
+    if not is_compressed(path):
         raise BadInput(f"{path} is not a compressed net; give a file that cushion compress wrote")
-    try:
-        bits, message = metadata["bits"], tensors.pop("message")
-        graph, notes = json.loads(metadata["graph"]), json.loads(metadata["notes"])
-        bytes_ = message.dtype == torch.uint8 and message.ndim == 1
-        if not (bytes_ and isinstance(notes, dict) and _BITS.fullmatch(bits)):
-            raise ValueError("no message")
-    except (KeyError, ValueError, RecursionError):
-        raise Malformed(f"{path} lacks the message or notes of a compressed net") from None
-    if metadata.get("sha256") != _digest({"message": message, **tensors}, metadata):
-        raise Malformed(f"{path} is damaged: its contents are not those that were written")
-    frame = rebuild_graph(graph, str(path))
+    return from_bytes(Path(path).read_bytes(), str(path))
+
+
+def from_bytes(content: bytes, where: str) -> CompressedNet:
+    """The net of a file's contents; Malformed, naming `where`, unless it is one."""
+    contents = unpack(content, where)
+    notes = contents.head.get("notes")
+    if "graph" not in contents.head or not isinstance(notes, dict):
+        raise Malformed(f"{where} is damaged: it lacks the graph or notes of a compressed net")
+    frame = rebuild_graph(contents.head["graph"], where)
     load_kinds()
     try:
-        stored = read_stored(np.ascontiguousarray(message.numpy()).tobytes(), int(bits), frame)
-        found = CompressedNet(stored, frame, notes, _start(frame, tensors))
+        stored = read_stored(contents.message, contents.bits, frame)
+        found = CompressedNet(stored, frame, notes, _start(frame, contents.start))
         with np.errstate(over="ignore", invalid="ignore"):
             _check_finite(found.network)
     except CushionError as problem:
-        raise Malformed(f"{path} is damaged: {problem}; write it again") from None
+        raise Malformed(f"{where} is damaged: {problem}; write it again") from None
     return found
 
 
@@ -157,47 +136,65 @@ def describe_graph(net: Network) -> dict[str, Any]:
     for node in net.affine_layers:
         if type(node.affine.operator) not in KINDS.values():
             raise Unsupported(f"layer {node.name} was compressed before; compress the original net")
-    nodes = [
-        {"name": node.name, "inputs": list(node.inputs), "shape": list(node.shape)}
-        | node.op.describe()
-        for node in net.nodes
-    ]
+    nodes = []
+    for node in net.nodes:
+        said = {"name": node.name, **node.op.describe()}
+        for follows in ("operator", "input_shape"):
+            said.pop(follows, None)
+        if node.inputs not in ((), (node.index - 1,)):
+            said["inputs"] = list(node.inputs)
+        if node.index == 0:
+            said["shape"] = list(node.shape)
+        nodes.append(said)
     return {"dtype": str(net.dtype).removeprefix("torch."), "nodes": nodes}
 
 
 def rebuild_graph(description: Any, where: str) -> Network:
-    """A net of zeros with this graph; Malformed, naming `where`, unless it can be run."""
+    """A net of zeros with this graph; Malformed, naming `where`, unless it can be run and is said
+    as `describe_graph` says it.
+    """
     try:
         dtype = {"float32": torch.float32, "float64": torch.float64}[description["dtype"]]
         nodes = description["nodes"]
         if not 0 < len(nodes) <= _MOST_NODES:
             raise ValueError("a net has at least one node")
-        if sum(len(entry["inputs"]) for entry in nodes) > _MOST_EDGES:
+        if sum(len(entry.get("inputs", ())) for entry in nodes) > _MOST_EDGES:
             raise ValueError("nodes read few others")
-        net = Network(tuple(_node(index, entry, dtype) for index, entry in enumerate(nodes)))
+        read: list[Node] = []
+        for index, entry in enumerate(nodes):
+            read.append(_node(index, entry, dtype, read))
+        net = Network(tuple(read))
         _check_graph(net)
+        if _written(describe_graph(net)) != _written(description):
+            raise ValueError("a graph says what does not follow, and nothing else")
     except (*_RAISED, CushionError, Refused):
         raise Malformed(f"{where} describes no net that can be run; compress it again") from None
     return net
 
 
-def _node(index: int, entry: dict[str, Any], dtype: torch.dtype) -> Node:
-    inputs = tuple(whole(i) for i in entry["inputs"])
+def _written(description: Any) -> str:
+    return json.dumps(description, sort_keys=True)
+
+
+def _node(index: int, entry: dict[str, Any], dtype: torch.dtype, before: Sequence[Node]) -> Node:
+    inputs = tuple(map(whole, entry.get("inputs", [index - 1] if index else [])))
     if any(i >= index for i in inputs) or (index == 0) != (entry["op"] == "Input"):
         raise ValueError("nodes read earlier ones, and only the first is the input")
     name = entry["name"]
     if not (isinstance(name, str) and name.isprintable() and len(name) <= _LONGEST_NAME):
         raise ValueError("a node has a printable name")
-    op = OPERATIONS[entry["op"]].rebuild(entry, dtype)
-    return Node(index, name, op, inputs, sides(entry["shape"]))
+    shapes = [before[i].shape for i in inputs]
+    follows: dict[str, Any] = {}
+    if entry["op"] == "Affine":
+        follows = {"operator": KINDS[entry["kind"]].__name__, "input_shape": list(shapes[0])}
+    op = OPERATIONS[entry["op"]].rebuild({**entry, **follows}, dtype)
+    shape = op.output_shape(*shapes) if index else sides(entry["shape"])
+    return Node(index, name, op, inputs, shape)
 
 
 def _check_graph(net: Network) -> None:
-    """ValueError unless every node computes the shape that it says, and weights are few enough."""
+    """ValueError unless weights are few enough and the last node gives scores."""
     if net.parameters > LARGEST:
         raise ValueError("too many weights")
-    for node in net.nodes[1:]:
-        if node.op.output_shape(*(net.nodes[i].shape for i in node.inputs)) != node.shape:
-            raise ValueError("a node's shape is not what it computes")
     if len(net.nodes[-1].shape) != 1 or net.classes < 2:
         raise ValueError("the last node gives scores")

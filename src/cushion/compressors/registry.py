@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, TypeAlias
 
 from cushion.compressors.method import Method
 from cushion.compressors.searches import Search
+from cushion.compressors.tuning.options import Keeping
 from cushion.errors import BadInput
 
+AnyMethod: TypeAlias = Method | Search | Keeping
+
 _TABLE = (
+    "tuning.options.RATE",
     "searches.INTEGER",
     "searches.SUBSPACE",
     "searches.SUPERMASK",
@@ -27,7 +31,7 @@ _TABLE = (
 
 
 _FOUND = (resolve_name(f"cushion.compressors.{row}") for row in _TABLE)
-METHODS: dict[str, Method | Search] = {one.name: one for one in _FOUND}
+METHODS: dict[str, AnyMethod] = {one.name: one for one in _FOUND}
 
 
 def load_kinds() -> None:
@@ -36,7 +40,7 @@ def load_kinds() -> None:
         import_module(f"cushion.compressors.{module}")
 
 
-def choose(name: str, values: Mapping[str, Any]) -> tuple[Method | Search, Any]:
+def choose(name: str, values: Mapping[str, Any]) -> tuple[AnyMethod, Any]:
     """The method of that name and its options, or BadInput."""
     if name not in METHODS:
         raise BadInput(f"there is no method {name!r}; `method` is one of {', '.join(METHODS)}")

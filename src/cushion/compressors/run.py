@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from decimal import Decimal
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
@@ -28,6 +29,8 @@ from cushion.compressors.registry import METHODS, choose
 from cushion.compressors.searches import Search
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.subject import Subject, check_weights
+from cushion.compressors.tuning.keep import keep
+from cushion.compressors.tuning.options import Keeping
 from cushion.data import AnyData, Dataset, as_dataset
 from cushion.data.inputs import as_holdout
 from cushion.errors import BadInput, remark
@@ -52,10 +55,11 @@ def compress(
     model: Any,
     data: AnyData,
     *,
-    method: str = "integer",
+    method: str | None = None,
     holdout: AnyData | None = None,
     delta: str | float = "0.05",
     seed: int = 0,
+    resume: str | Path | None = None,
     report: Report | None = None,
     init: nn.Module | None = None,
     normalise: Normalise | None = None,
@@ -63,8 +67,11 @@ def compress(
     batch: int | None = None,
     **options: Value,
 ) -> Compressed[Any]:
-    """Search for a net with a small Occam bound on `data`, or compress `model`, as the method says.
+    """Compress `model`, or search for a net with a small Occam bound on `data`.
 
+    rate, the method for a model unless another is named: the same net with fewer numbers, trained
+    on the grid on which it is stored, as small as its target allows (without one: at most one point
+    of error more on the sample). `resume` names a folder from which a killed run goes on.
     integer, subspace, supermask search: with a model, the net also imitates the model's scores; the
     certificate is about the net that was found, not about the model. `report` is told now and then
     which part of the work is done and the best bound so far. All other methods compress the model
@@ -84,19 +91,35 @@ def compress(
         model = behind(model, normalise, data.shape)
         init = None if init is None else behind(init, normalise, data.shape)
     model, init = placed(model, device), placed(init, device)  # with the constants before them
+    method = method or ("integer" if model is None else "rate")
     chosen, own = choose(method, given)
+    if resume is not None and not isinstance(chosen, Keeping):
+        raise BadInput(f"`method` = {method} keeps nothing to go on from; leave `resume` out")
+    if isinstance(chosen, Method):
+        check_given(model, method)
+        how: dict[str, Any] = {"holdout": holdout, "init": init, "delta": delta, "seed": seed}
+        return compress_model(model, data, method=method, options=own, batch=batch, **how)
+    sample, exact = as_dataset(data), parse_delta(str(delta))
+    holdout = as_holdout(holdout, sample)
+    remark(*sample.doubts)
     if isinstance(chosen, Search):
-        sample, exact = as_dataset(data), parse_delta(str(delta))
-        holdout = as_holdout(holdout, sample)
-        remark(*sample.doubts)
         with batches(batch):
             return chosen.run(
                 sample, own, model=model, holdout=holdout, delta=exact, seed=seed, report=report
             )
+    check_given(model, method)
+    _check_seed(seed, 1)
+    net = traced(_at_home(model), sample)
+    check_weights(net)
+    place = None if resume is None else Path(resume)
+    return keep(
+        net, sample, own, method=method, holdout=holdout, delta=exact, seed=seed, resume=place
+    )
+
+
+def check_given(model: Any, method: str) -> None:
     if model is None:
         raise BadInput(f"`method` = {method} compresses a trained net; give `model`")
-    how: dict[str, Any] = {"holdout": holdout, "init": init, "delta": delta, "seed": seed}
-    return compress_model(model, data, method=method, options=own, batch=batch, **how)
 
 
 def compress_model(

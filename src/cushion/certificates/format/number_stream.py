@@ -3,9 +3,10 @@
 For compressed nets whose architecture is known to both sides. Three parts: the fields, each the
 Elias gamma word of field + 1; how many bits each number has (0 for zero, at most 40), one
 arithmetic-coded stream for all arrays; for each number that is not zero its sign (1: negative) and
-the bits below its leading one, as they are: they are as good as random. A decoder that knows the
-arrays' sizes finds the end of each part, so no message begins another: its length may be charged by
-an Occam bound (docs/derivations.md, section 1).
+the bits below its leading one, as they are: they are as good as random. Of an array that is told as
+a matrix (`matrix_code`) all is in the stream. A decoder that knows the arrays' shapes finds the end
+of each part, so no message begins another: its length may be charged by an Occam bound
+(docs/derivations.md, section 1).
 
 Bit lengths are unary: decision j, "more than j bits", is made under context j, and the one after
 the 40th is left out. Every array starts with 40 fresh contexts. They are those of `arithmetic`, but
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from cushion.certificates.format import arithmetic
 from cushion.certificates.format.bits import BitReader, BitWriter
+from cushion.certificates.format.matrix_code import code_matrix
 from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]
@@ -43,8 +45,12 @@ class Coded:
     arrays: tuple[int, ...]
 
 
-def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
-    """fields: whole numbers from 0 on. arrays: of any shape, each number below 2^40 in size."""
+def encode_numbers(
+    fields: Sequence[int], arrays: Sequence[Integers], matrices: Sequence[bool] = ()
+) -> Coded:
+    """fields: whole numbers from 0 on. arrays: of any shape, each number below 2^40 in size.
+    matrices: which of them are told as matrices (none, if not given).
+    """
     if sum(array.size for array in arrays) > MOST_NUMBERS:
         raise Malformed(f"a message holds at most {MOST_NUMBERS} numbers; store fewer of the net's")
     writer = BitWriter()
@@ -52,10 +58,14 @@ def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
         writer.bounded(field + 1, MOST_FIELD)
     stream = arithmetic.ArithmeticEncoder(writer)
     taken, raw, before = [], [], stream.written
-    for array in arrays:
+    for array, told in zip(arrays, matrices or [False] * len(arrays), strict=True):
         lengths = _bit_lengths(array)
-        _code_lengths(stream, lengths)
-        raw.append(_raw_bits(array.reshape(-1), lengths))
+        if told:
+            code_matrix(stream, array, array.shape)
+            lengths = lengths[:0]
+        else:
+            _code_lengths(stream, lengths)
+        raw.append(_raw_bits(array.reshape(-1)[: len(lengths)], lengths))
         taken.append(stream.written - before + raw[-1].size)
         before = stream.written
     stream.finish()
@@ -64,9 +74,14 @@ def encode_numbers(fields: Sequence[int], arrays: Sequence[Integers]) -> Coded:
     return Coded(writer.to_bytes(), len(writer), tuple(taken))
 
 
-def estimate_bits(fields: Sequence[int], arrays: Sequence[Integers]) -> float:
+def estimate_bits(
+    fields: Sequence[int],
+    arrays: Sequence[Integers],
+    matrices: Sequence[bool] = (),  # noqa: ARG001
+) -> float:
     """About what `encode_numbers` writes, from counts alone, to compare messages before one is
-    made: right to a few parts in a thousand (counts are halved, and the coder rounds).
+    made: right to a few parts in a thousand (counts are halved, and the coder rounds), and too much
+    for matrices, whose code sees more.
     """
     total = float(sum(2 * (field + 1).bit_length() - 1 for field in fields))  # Elias gamma
     for array in arrays:
@@ -89,24 +104,35 @@ class NumberReader:
         """The next field, at most `most`."""
         return self._reader.bounded(1, most + 1) - 1
 
-    def arrays(self, shapes: Sequence[Sequence[int]]) -> list[Integers]:
+    def arrays(
+        self, shapes: Sequence[Sequence[int]], matrices: Sequence[bool] = ()
+    ) -> list[Integers]:
         """Arrays of these shapes, in order; Malformed where the message holds others."""
         sizes = [math.prod(shape) for shape in shapes]
         # each number is a decision, of 2^-12 bits or more
         if sum(sizes) > min(MOST_NUMBERS, _MOST_COUNT * self._bits):
             raise Malformed(f"{sum(sizes)} numbers do not fit a message of {self._bits} bits")
         decoder = arithmetic.ArithmeticDecoder(self._reader)
-        lengths = [_code_lengths(decoder, np.zeros(size, dtype=np.int64)) for size in sizes]
+        told = matrices or [False] * len(sizes)
+        parts = zip(shapes, sizes, told, strict=True)
+        read = [
+            code_matrix(decoder, None, shape)
+            if whole
+            else _code_lengths(decoder, np.zeros(size, dtype=np.int64))
+            for shape, size, whole in parts
+        ]
+        lengths = [
+            one[:0].reshape(-1) if whole else one for one, whole in zip(read, told, strict=True)
+        ]
         ends = np.cumsum([part.sum() for part in lengths], dtype=np.int64)
         total = int(ends[-1]) if len(ends) else 0
         if total > self._bits:
             raise Malformed("the message of stored numbers ends too early", self._bits)
         every = np.unpackbits(np.frombuffer(self._data, dtype=np.uint8))[: self._bits]
         raws = np.split(every[self._bits - total :], ends[:-1])
-        return [
-            _numbers(raw, part).reshape(tuple(shape))
-            for raw, part, shape in zip(raws, lengths, shapes, strict=False)
-        ]
+        plain = [_numbers(raw, part) for raw, part in zip(raws, lengths, strict=False)]
+        found = zip(read, plain, shapes, told, strict=True)
+        return [a if whole else b.reshape(tuple(shape)) for a, b, shape, whole in found]
 
 
 def check_canonical(data: bytes, bits: int, again: Coded) -> None:

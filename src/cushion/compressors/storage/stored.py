@@ -114,6 +114,7 @@ class StoredLayer(ABC):
     number: ClassVar[int]  # by which a message names the kind
     field_count: ClassVar[int]
     stores_bias: ClassVar[bool] = False  # whether its numbers hold the layer's bias too
+    as_matrix: ClassVar[bool] = False  # whether its numbers are told in the code of a matrix
     not_exact: ClassVar[str] = ""  # why a certificate cannot hold such a layer, where it cannot
     shape: Shape
 

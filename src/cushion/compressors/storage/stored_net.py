@@ -47,13 +47,14 @@ class StoredNet:
         """About how long the message is, in a hundredth of the time that writing it takes."""
         return math.ceil(number_stream.estimate_bits(*self._parts()))
 
-    def _parts(self) -> tuple[list[int], list[number_stream.Integers]]:
-        fields, arrays = [self.seed], []
+    def _parts(self) -> tuple[list[int], list[number_stream.Integers], list[bool]]:
+        fields, arrays, matrices = [self.seed], [], []
         for layer, numbers in zip(self.layers, self._numbers(), strict=True):
             exponents = [part.exponent + _EXPONENTS for part in numbers]
             fields += [layer.number, *layer.fields, *exponents]
             arrays += [part.integers for part in numbers]
-        return fields, arrays
+            matrices += _matrices(type(layer), len(numbers))
+        return fields, arrays, matrices
 
     def _numbers(self) -> list[list[Numbers]]:
         """Each layer's numbers in the order of the message, its bias last."""
@@ -87,6 +88,11 @@ class StoredNet:
             for node, layer, bias, first in parts
         }
         return frame.with_affine(changes)
+
+
+def _matrices(kind: type[StoredLayer], count: int) -> list[bool]:
+    """Which of a layer's numbers are told in the code of a matrix: the first, if any."""
+    return [kind.as_matrix, *[False] * (count - 1)]
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,8 @@ def read_stored(data: bytes, bits: int, frame: Network) -> StoredNet:
             raise Malformed(f"layer {node.name}: rebuilding it takes longer than any real net does")
         heads.append(head)
         exponents += [reader.field(2 * _EXPONENTS) - _EXPONENTS for _ in head.shapes]
-    arrays = reader.arrays([shape for head in heads for shape in head.shapes])
+    matrices = [one for head in heads for one in _matrices(head.kind, len(head.shapes))]
+    arrays = reader.arrays([shape for head in heads for shape in head.shapes], matrices)
     numbers = map(Numbers, arrays, exponents)
     layers, biases = [], []
     for node, place, head in zip(frame.affine_layers, places(frame), heads, strict=True):

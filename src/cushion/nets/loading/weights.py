@@ -35,6 +35,7 @@ from cushion.nets.normalise import Normalise
 from cushion.nets.specs import Shape, Spec, parse, write_shape
 
 FORMAT = "cushion-net-1"
+COMPRESSED = b"csn2"  # how a compressed net's file begins
 NET_FILE = "net.safetensors"
 INIT_FILE = "init.safetensors"
 RUN_FILE = "run.json"
@@ -191,11 +192,19 @@ def _load_cushion_net(path: Path) -> LoadedNet:
     return LoadedNet(module, spec, meta, init)
 
 
+def is_compressed(path: str | Path) -> bool:
+    """Whether the file says that it is a compressed net."""
+    if not Path(path).is_file():
+        return False
+    with open(path, "rb") as stream:
+        return stream.read(len(COMPRESSED)) == COMPRESSED
+
+
 def _read_cushion_net(path: Path) -> tuple[nn.Module, Spec, dict[str, Any]]:
+    if is_compressed(path):
+        raise BadInput(f"{path} is a compressed net; read it with cushion.load_compressed")
     tensors, metadata = read_tensors(path)
     kind = metadata.pop("format", None)
-    if (kind or "").startswith("cushion-compressed"):
-        raise BadInput(f"{path} is a compressed net; read it with cushion.load_compressed")
     if "spec" not in metadata:
         said = "was not written by cushion (no spec inside)"
         raise BadInput(f"{path} {said}; {factory_for(path)}")

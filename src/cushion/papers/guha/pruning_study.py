@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from cushion.compressors.file import load_compressed
+from cushion.compressors.file import read_compressed
 from cushion.papers import commands
 from cushion.papers.commands import Answer, promised, sized
 from cushion.papers.pages import Columns, Page, Table, Tried
@@ -74,7 +74,7 @@ def page(workshop: Workshop) -> Page:
 
 def round_trip(first: Path, second: Path) -> dict[str, Any]:
     """Are the sketched net and the pruned one the same net? Weights that differ, by layer."""
-    sketched, pruned = load_compressed(first), load_compressed(second)
+    sketched, pruned = read_compressed(first), read_compressed(second)
     layers = zip(sketched.network.affine_layers, pruned.network.affine_layers, strict=True)
     differ = {
         one.name: int((one.affine.operator.weight != two.affine.operator.weight).sum())
