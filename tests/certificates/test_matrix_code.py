@@ -96,7 +96,7 @@ class Floating:
                 one[:] = [part // 2 for part in one]
 
     def number(self, value: int) -> None:
-        self.bits += 1  # sign
+        self.plain(int(value < 0), "sign")
         size = abs(value)
         for length in range(1, size.bit_length() + 1):
             self.plain(int(size.bit_length() > length), ("length", length))
@@ -190,8 +190,8 @@ def test_the_bytes_stay() -> None:
     matrix = sparse((8, 6, 3, 3), 0.25, 5)
     coded = encode_numbers([], [matrix], [True])
     assert (coded.bits, hashlib.sha256(coded.data).hexdigest()) == (
-        748,
-        "89d686a4112febb5f704cb6e4807ad9b6e242657edb0fcb4d8605e320ac697d8",
+        751,
+        "257dca6c84476cc2a8818403cc6dfd056499c6c0bf0c0ae50801da91d412980e",
     )
 
 

@@ -69,7 +69,7 @@ MESSAGES: list[tuple[StoredLayer, int, str]] = [
     (PRUNED, 99, "308100044d00225206f0de7420"),
     (Sketched(grid([[1, -7], [0, 3]], -2), SHAPE, 1, 123456, 2), 95, "3096d0000789040089774bba"),
     (Spiked(PRUNED, grid([9, -1], -7), 3), 135, "30a1080089a0044a00223206f0dffce846"),
-    (Matrix(grid(np.arange(-4, 4).reshape(SHAPE), -3), SHAPE), 76, "30bc00895fe875c638c0"),
+    (Matrix(grid(np.arange(-4, 4).reshape(SHAPE), -3), SHAPE), 78, "30bc00895fe826559e1c"),
 ]
 
 

@@ -71,7 +71,7 @@ def _next(found: KeptSummary, file: str) -> str:
         return "ask for less, or give it longer (--epochs)"
     smaller = f"smaller: --max-size {max(1, found.bytes // 2)}B or --lose 2"
     return (
-        f"cushion export {file} --to torch -o NET.pt; {smaller}; a certificate: --certificate FILE"
+        f"cushion export {file} --to torch -o NET.pt2; {smaller}; a certificate: --certificate FILE"
     )
 
 

@@ -3,8 +3,8 @@
 [out, in, taps]: a dense layer's weight has one tap, a kernel one a place. First which rows and
 which columns hold a number at all; then for each number that lies in both whether it is zero, with
 odds mixed from how often numbers of its row, its column, its tap, the matrix, and numbers with the
-same four neighbours were not; of those its sign (an even coin), its bit length, and the bits below
-the leading one, of which the first two are adaptive.
+same four neighbours were not; of those its sign, its bit length, and the bits below the leading
+one, all adaptive but the bits behind the first two below it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _code_live(coder: Coder, given: Integers, live: Sequence[int], width: int) -
 
 def _code_size(coder: Coder, number: int, sizes: defaultdict[object, Context]) -> int:
     """A number that is not zero."""
-    negative = coder.decide(int(number < 0), Context())
+    negative = coder.decide(int(number < 0), sizes["sign"])
     size, length = abs(number), 1
     while coder.decide(int(size.bit_length() > length), sizes[length]):
         length += 1

@@ -100,6 +100,8 @@ class Course:
             rate = [1 + part / self.epochs * (_END - 1) for part in (epoch, epoch + 1)]
             pace = Pace((rate[0], rate[1]), (strength, strength))
             self.learner.epoch(number * self.epochs + epoch, pace)
+            if 2 * epoch < self.epochs:  # a new grid needs time to settle
+                self.learner.coarsen()
             self.learner.narrow()
             self.memory.keep(number, epoch + 1, self.learner.state())
             self.bar.advance()

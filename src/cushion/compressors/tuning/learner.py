@@ -31,6 +31,7 @@ _BIAS_FINER = 1  # bits by which a bias is finer than its layer's weights
 _BIAS_MOST = 2**15
 _FACTOR_BITS = 16  # of a batch-norm that no layer took in
 _PRICED_EVERY = 20  # steps
+_COARSER = 2.0  # steps: of a weight that is not zero, on average, from which on a grid is coarser
 _BETAS = (0.9, 0.99)
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -68,36 +69,41 @@ class Pace:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Every number on which the next epoch depends: the float weights, and Adam's two moments in
-    the places of the weights (none before the first step).
+    """Every number on which the next epoch depends: the float weights, the exponent of each layer's
+    grid by its node, and Adam's two moments in the places of the weights (none before the first
+    step).
     """
 
     net: Network
+    exponents: Mapping[int, int]
     moments: Mapping[str, Network] = field(default_factory=dict)
     steps: int = 0
+
+    @classmethod
+    def start(cls, net: Network) -> State:
+        """Of a net as it comes, most of its weights a few steps at most."""
+        on_grid = (n for n in net.affine_layers if not isinstance(n.affine.operator, Diagonal))
+        return cls(net, {n.index: _start_exponent(n.affine.operator.weight) for n in on_grid})
 
 
 class Learner:
     """The net's float weights, and what they become when they are rounded.
 
-    Every layer's grid is a power of two, fixed by its weights as they come. Units that nothing
-    makes or nothing reads are left out as training goes on, so it gets faster.
+    Every layer's grid is a power of two, about the size of its weights as they come. As the price
+    leaves fewer and larger ones it gets coarser. Units that nothing makes or nothing reads are left
+    out, so training gets faster. A batch-norm that no layer took in stays as it is.
     """
 
     def __init__(
         self, net: Network, sample: Dataset, regime: Regime, state: State | None = None
     ) -> None:
         self.teacher, self.sample, self.regime = net.to(torch.float32), sample, regime
-        self.exponents = {
-            node.index: _start_exponent(node.affine.operator.weight)
-            for node in net.affine_layers
-            if not isinstance(node.affine.operator, Diagonal)  # a batch-norm stays as it is
-        }
-        self.take(state or State(self.teacher))
+        self.take(state or State.start(self.teacher))
 
     def take(self, state: State) -> None:
         """Train these weights from now on."""
         changes, groups = {}, []
+        self.exponents = dict(state.exponents)
         for node in state.net.affine_layers:
             affine = _copied(node.affine)
             changes[node.index] = affine
@@ -121,7 +127,7 @@ class Learner:
         moments = {}
         if self.steps:
             moments = {name: self._remembered(name) for name in _MOMENTS}
-        return State(self.net.with_affine(changes), moments, self.steps)
+        return State(self.net.with_affine(changes), dict(self.exponents), moments, self.steps)
 
     def _remembered(self, name: str) -> Network:
         """What the optimiser remembers of each weight, in the places of the weights."""
@@ -219,14 +225,22 @@ class Learner:
         return (1 - self.regime.distil) * loss + self.regime.distil * F.cross_entropy(scores, said)
 
     @torch.no_grad()
+    def coarsen(self) -> None:
+        """Grids that are too fine for what is left of their weights become coarser."""
+        for node in self.net.affine_layers:
+            if node.index in self.exponents:
+                sizes = self.integers(node).abs()
+                if float(sizes.sum()) > _COARSER * float((sizes > 0).sum()):
+                    self.exponents[node.index] += 1
+
+    @torch.no_grad()
     def narrow(self) -> None:
         """Leave out the units that no weight makes or reads, now that they are rounded."""
         kept = _alive(self.rounded_net())
-        sizes = [self.net.nodes[at].affine.operator.weight.shape[0] for at in kept]
-        if sizes != [len(units) for units in kept.values()]:
-            now = self.state()
-            moments = {name: with_units(one, kept) for name, one in now.moments.items()}
-            self.take(State(with_units(now.net, kept), moments, now.steps))
+        now = self.state()
+        moments = {name: with_units(one, kept) for name, one in now.moments.items()}
+        net = with_units(now.net, kept)
+        self.take(replace(now, net=net, moments=moments))
 
     @torch.no_grad()
     def stored(self) -> tuple[Network, StoredNet]:

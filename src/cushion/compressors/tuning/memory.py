@@ -77,7 +77,8 @@ class Folder:
             tensors, said = read_tensors(file)
             frame = rebuild_graph(json.loads(said["graph"]), str(file))
             nets = {name: _filled(frame, name, tensors) for name in json.loads(said["nets"])}
-            state = State(nets.pop("net"), nets, int(said["steps"]))
+            exponents = {int(at): int(e) for at, e in json.loads(said["exponents"]).items()}
+            state = State(nets.pop("net"), exponents, nets, int(said["steps"]))
             return int(said["epochs"]), state
         except (CushionError, LookupError, ValueError):
             return None
@@ -92,6 +93,7 @@ class Folder:
         said = {
             "graph": json.dumps(describe_graph(state.net)),
             "nets": json.dumps(list(nets)),
+            "exponents": json.dumps(state.exponents),
             "steps": str(state.steps),
             "epochs": str(epochs),
         }
