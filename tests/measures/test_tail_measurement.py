@@ -75,14 +75,35 @@ def test_all_weights_are_fitted_in_their_exact_values_and_biases_are_not() -> No
     assert found.doubts == find_doubts(replace(found, doubts=()))
 
 
-@pytest.mark.parametrize("shape", [(60, 90), (90, 60), (64, 8, 3, 3), (8, 5, 4, 4), (70,)])
-def test_eigenvalues_are_those_of_the_weight_as_a_matrix(shape: tuple[int, ...]) -> None:
-    """A kernel is [out, rest]; a diagonal map's factors stand for the diagonal matrix."""
+@pytest.mark.parametrize(
+    ("shape", "slices"),
+    [
+        ((60, 90), 1),
+        ((90, 60), 1),
+        ((64, 8, 3, 3), 1),
+        ((8, 5, 4, 4), 16),
+        ((6, 20, 3, 3), 9),
+        ((4, 3, 2, 2), 4),
+        ((6, 9), 1),
+        ((70,), 1),
+    ],
+)
+def test_eigenvalues_are_those_of_the_weight_as_a_matrix(
+    shape: tuple[int, ...], slices: int
+) -> None:
+    """A kernel is [out, rest], one with too few rows its slices, pooled; a diagonal map's factors
+    stand for the diagonal matrix.
+    """
     numbers = weight(*shape)
     found = layer_tails(numbers, NONE).eigenvalues
     matrix = np.diag(numbers) if len(shape) == 1 else numbers.flatten(1).double().numpy()
     naive = eigenvalues(np.asarray(matrix, dtype=np.float64))
+    if slices > 1:
+        places = [(i, j) for i in range(shape[2]) for j in range(shape[3])]
+        cut = [eigenvalues(numbers[:, :, i, j].double().numpy()) for i, j in places]
+        naive = np.sort(np.concatenate(cut))
     assert (found.what, found.count) == ("eigenvalues", len(naive))
+    assert found.slices == slices
     assert found.stable is found.stable_skewed is None
     assert found.no_stable.startswith("eigenvalues are positive")
     if len(naive) < 50:

@@ -60,10 +60,11 @@ def take_best(
                 best = found
             bar.advance()
     assert best is not None
-    at, bits = keys.index(min(keys)), best.stored.bits
+    at = keys.index(min(keys))
     finished = method.finish(subject, best.candidate)
-    if finished is not best.candidate:  # what really comes back
+    if finished is not best.candidate:  # what is written, and what really comes back
         best = _found(subject, finished, best.compressed.notes)
+    bits = best.stored.bits
     bound = float_up(occam_bound(best.wrong, len(subject.sample), bits, delta))
     tried[at] = replace(tried[at], chosen=True, bits=bits, bound=bound, written=True)
     stored = best.stored

@@ -28,17 +28,24 @@ _MOST_HEAD = 1 << 24
 _MOST_LENGTH = 8  # bytes of a LEB128 number
 # deflate looks here first, and finds what is near the end at the least cost
 _DICTIONARY = (
-    b'"},{"name":"features.classifier.downsample.0.","op":"Add"layer1.0.bn1"kind":"batchnorm"'
-    b'"kind":"scale""LeakyReLU","slope":[0.01]},"op":"AdaptiveAvgPool","size":[1,1]},"op":"AvgPool"'
-    b',"divisor":null,"count_include_pad":true"inputs":[1,2]"groups":2"padding":[1,1,1,1]'
-    b'"bias":false"weight":[64,64,3,3]"float64""inner.model.0fc2relu_1max_pool2d_1conv2'
+    b'"ceil_mode":true,"dilation":[2,2],"kind":"batchnorm","name":"downsample.1","op":"LeakyReLU",'
+    b'"slope":[0.01]},{"name":"features.classifier.","op":"Tanh"},{"name":"sigmoid","op":"Sigmoid"}'
+    b',"groups":2,"bias":false,"inputs":[1,2],"divisor":null,"count_include_pad":true,"float64"'
+    b',"op":"Cat"},{"kernel":[3,3],"name":"avg_pool2d_1","op":"AvgPool","padding":[1,1],'
+    b'{"inputs":[3,1],"name":"add","op":"Add"},{"kind":"scale","op":"AdaptiveAvgPool","output":[1,1]'
+    b'},{"kind":"conv2d","name":"layer1.0.conv2","op":"Affine","padding":[1,1,1,1],"weight":[64,64,3'
+    b',3]},{"name":"relu_1","op":"ReLU"},{"kind":"conv2d","name":"layer1.0.conv1","op":"Affine",'
+    b'"padding":[1,1,1,1],"stride":[2,2],"weight":[32,16,3,3]},'
     b'{"graph":{"dtype":"float32","nodes":[{"name":"input","op":"Input","shape":[1,28,28]},'
-    b'{"name":"conv1","op":"Affine","kind":"conv2d","weight":[20,1,5,5],"bias":true,'
-    b'"stride":[1,1],"padding":[0,0,0,0],"dilation":[1,1],"groups":1},'
-    b'{"name":"relu","op":"ReLU"},{"name":"max_pool2d","op":"MaxPool","kernel":[2,2],'
-    b'"stride":[2,2],"padding":[0,0],"dilation":[1,1],"ceil_mode":false},'
-    b'{"name":"flatten","op":"Flatten"},{"name":"fc1","op":"Affine","kind":"linear",'
-    b'"weight":[300,784],"bias":true}]},"notes":{"method":"rate-aware","seed":0'
+    b'{"kind":"conv2d","name":"0","op":"Affine","weight":[20,1,5,5]},'
+    b'{"kernel":[2,2],"name":"1","op":"MaxPool","stride":[2,2]},'
+    b'{"kind":"conv2d","name":"2","op":"Affine","weight":[50,20,5,5]},'
+    b'{"kernel":[2,2],"name":"max_pool2d","op":"MaxPool","stride":[2,2]},'
+    b'{"name":"flatten","op":"Flatten"},{"name":"4","op":"Flatten"},'
+    b'{"kind":"linear","name":"fc1","op":"Affine","weight":[500,800]},'
+    b'{"name":"relu","op":"ReLU"},{"name":"6","op":"ReLU"},'
+    b'{"kind":"linear","name":"fc2","op":"Affine","weight":[10,500]},'
+    b'{"kind":"linear","name":"5","op":"Affine","weight":[300,784]}]},"notes":{"method":"rate"}}'
 )
 
 

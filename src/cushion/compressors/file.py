@@ -36,6 +36,23 @@ from cushion.nets.operations.operation import OPERATIONS
 from cushion.nets.operations.vocabulary import Refused
 
 _LONGEST_NAME = 500
+# what most layers of a kind have, and a graph leaves out
+_USUAL: dict[str, dict[str, Any]] = {
+    "Affine": {
+        "bias": True,
+        "stride": [1, 1],
+        "padding": [0, 0, 0, 0],
+        "dilation": [1, 1],
+        "groups": 1,
+    },
+    "MaxPool": {"padding": [0, 0], "dilation": [1, 1], "ceil_mode": False},
+    "AvgPool": {
+        "padding": [0, 0],
+        "ceil_mode": False,
+        "count_include_pad": True,
+        "divisor": None,
+    },
+}
 _MOST_NODES = 10_000
 _MOST_EDGES = 100_000
 # what a description that was made up may run into
@@ -139,8 +156,11 @@ def describe_graph(net: Network) -> dict[str, Any]:
     nodes = []
     for node in net.nodes:
         said = {"name": node.name, **node.op.describe()}
-        for follows in ("operator", "input_shape"):
-            said.pop(follows, None)
+        usual = _USUAL.get(said["op"], {})
+        for key in ("operator", "input_shape", *usual):
+            value = said.get(key)
+            if key not in usual or (list(value) if type(value) is tuple else value) == usual[key]:
+                said.pop(key, None)
         if node.inputs not in ((), (node.index - 1,)):
             said["inputs"] = list(node.inputs)
         if node.index == 0:
@@ -185,6 +205,7 @@ def _node(index: int, entry: dict[str, Any], dtype: torch.dtype, before: Sequenc
         raise ValueError("a node has a printable name")
     shapes = [before[i].shape for i in inputs]
     follows: dict[str, Any] = {}
+    entry = {**_USUAL.get(entry["op"], {}), **entry}
     if entry["op"] == "Affine":
         follows = {"operator": KINDS[entry["kind"]].__name__, "input_shape": list(shapes[0])}
     op = OPERATIONS[entry["op"]].rebuild({**entry, **follows}, dtype)

@@ -29,6 +29,7 @@ from cushion.training.epochs import EVALUATION_BATCH, batch_bounds, batches, cou
 _DEAD = 0.1  # of a step: a weight is dropped up to ½ and this
 _BIAS_FINER = 1  # bits by which a bias is finer than its layer's weights
 _BIAS_MOST = 2**15
+_BIAS_PRICE = torch.tensor(3.0)  # bits of one that is not zero
 _FACTOR_BITS = 16  # of a batch-norm that no layer took in
 _PRICED_EVERY = 20  # steps
 _COARSER = 2.0  # steps: of a weight that is not zero, on average, from which on a grid is coarser
@@ -158,7 +159,7 @@ class Learner:
         bias = affine.bias
         if bias is not None:
             fine = math.ldexp(1.0, exponent - _BIAS_FINER)
-            bias = rounded(bias / fine, _BIAS_MOST) * fine
+            bias = rounded(bias / fine, _BIAS_MOST, _DEAD) * fine
         return replace(affine, operator=affine.operator.with_weight(weight), bias=bias)
 
     def rounded_net(self) -> Network:
@@ -172,6 +173,9 @@ class Learner:
         for node in self.net.affine_layers:
             if node.index in self.exponents:
                 total = total + rate(self._scaled(node), self.priced[node.index])
+                if node.affine.bias is not None:
+                    fine = math.ldexp(1.0, self.exponents[node.index] - _BIAS_FINER)
+                    total = total + rate(node.affine.bias / fine, _BIAS_PRICE)
         return total
 
     @torch.no_grad()

@@ -28,9 +28,10 @@ _POSITIVE = "eigenvalues are positive, and a stable law has numbers of both sign
 def layer_tails(weight: Tensor, options: TailOptions) -> LayerTails:
     """The tails of a layer's weight [out, ...], or of a diagonal map's factors [channels].
 
-    W of WWᵀ is the weight as the matrix [out, rest], for a convolution its reshaped kernel, for a
-    diagonal map the diagonal matrix of its factors. Whatever the numbers are, there is an answer:
-    where no law can be fitted it says so and why.
+    W of WWᵀ is the weight as the matrix [out, rest], for a diagonal map the diagonal matrix of its
+    factors. A kernel whose matrix has too few eigenvalues for a fit is cut into its slices [out,
+    in], one a place, and theirs are pooled, as the literature on the spectra does. Whatever the
+    numbers are, there is an answer: where no law can be fitted it says so and why.
     """
     plain = weight.detach().cpu()
     if plain.dtype not in (torch.float32, torch.float64):
@@ -54,16 +55,18 @@ def _weights(values: NDArray[np.floating], options: TailOptions) -> TailFits:
 
 
 def _eigenvalues(weight: Tensor, options: TailOptions) -> TailFits:
-    matrix = kernel_map(weight)
+    parts = [kernel_map(one) for one in _slices(weight)]
+    matrix = parts[0]
     sides = sorted((matrix.input_size, matrix.output_size))
-    fits = TailFits("eigenvalues", sides[0], no_stable=_POSITIVE)
+    count = len(parts) * sides[0]
+    fits = TailFits("eigenvalues", count, slices=len(parts), no_stable=_POSITIVE)
     if not bool(torch.isfinite(weight).all()):  # no eigenvalues: the sentence is about the weights
         why = Magnitudes.of(weight.numpy()).refusal.replace("numbers", "weights")
         return replace(fits, no_fit=why)
     if not is_exact(matrix):
         why = f"W has more than {EXACT_SIDE} rows and columns: its eigenvalues take too long"
         return replace(fits, no_fit=why)
-    values = singular_values(matrix)
+    values = np.sort(np.concatenate([singular_values(part) for part in parts]))[::-1]
     # What rounding leaves of an eigenvalue that is zero is no value of a tail.
     lost = math.sqrt(np.finfo(np.float64).eps * sides[1]) * values[0]
     with np.errstate(over="ignore", under="ignore"):  # an infinite square is refused by name
@@ -73,6 +76,14 @@ def _eigenvalues(weight: Tensor, options: TailOptions) -> TailFits:
         return replace(fits, no_fit=why)
     fits = _power_law(fits, Magnitudes.of(found), options)
     return replace(fits, no_fit=fits.no_fit.replace(" zeros", " that are zero up to rounding"))
+
+
+def _slices(weight: Tensor) -> list[Tensor]:
+    """The weight; of a kernel with too few eigenvalues, one weight [out, in] a place."""
+    if weight.ndim < 3 or min(len(weight), weight[0].numel()) >= FEWEST:
+        return [weight]
+    places = weight.flatten(2)
+    return list(places.unbind(2))
 
 
 def _power_law(fits: TailFits, sample: Magnitudes, options: TailOptions) -> TailFits:

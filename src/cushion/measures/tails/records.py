@@ -138,6 +138,7 @@ class TailFits(Record):
 
     what: Literal["weights", "eigenvalues"] = column("|w| of the layer, or eigenvalues of WWᵀ")
     count: int = column("numbers")
+    slices: int = column("of a kernel, whose eigenvalues are pooled; 1: of all of W", default=1)
     power_law: PowerLawFit | None = column("of the tail", default=None)
     no_fit: str = column("why there is no power law", default="")
     goodness: Goodness | None = column("of the power law, on demand", default=None)
@@ -177,9 +178,9 @@ class LayerTails(Record):
         "is one, and multiplies that layer's rows; biases are left out"
     )
     eigenvalues: TailFits = column(
-        "of WWᵀ, W the weight as the matrix [out, rest] (a convolution's kernel is reshaped, not "
-        "cut into slices). They repel each other: standard errors and p, which take values as "
-        "independent, are rough"
+        "of WWᵀ, W the weight as the matrix [out, rest]; of a kernel that has fewer than 50 so, "
+        "those of its slices [out, in], one a place, pooled. They repel each other: standard "
+        "errors and p, which take values as independent, are rough"
     )
 
 
