@@ -282,3 +282,31 @@ def test_a_deterministic_rule_needs_no_seed_and_algorithm_1_obeys_it() -> None:
     assert not all(torch.equal(a, b) for a, b in zip(coins[0], coins[2], strict=True))
     kept = np.mean([bool(value) for mask in coins[0] for value in mask.flatten()])
     assert 0.2 < kept < 0.8
+
+
+@pytest.mark.parametrize("rule", ["global", "layer", "2:4"])
+def test_weights_are_ranked_as_the_module_has_them_without_its_batch_norm(rule: str) -> None:
+    """The masks of a net with batch-norms are those of the same net whose batch-norms do nothing;
+    one ranked with the factors folded in would lose other weights.
+    """
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 6, 3), torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.Flatten(),
+        torch.nn.Linear(96, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3),
+    ).eval()  # fmt: skip
+    plain = cushion.trace(net, (2, 6, 6))
+    for norm in (net[1], net[5]):
+        norm.weight.data = torch.randn(norm.num_features) * 3
+        norm.running_var.data = torch.rand(norm.num_features) + 0.1
+    scaled = cushion.trace(net, (2, 6, 6))
+    sparsity = None if ":" in rule else 0.6
+    asked = {"d": None, "sparsity": sparsity, "seed": 0}
+    found = masks_for(scaled, rule, **asked)  # type: ignore[arg-type]
+    for mask, other in zip(found, masks_for(plain, rule, **asked), strict=True):  # type: ignore[arg-type]
+        assert torch.equal(mask, other)
+    folded = scaled.with_affine(
+        {n.index: replace(n.affine, factors=None) for n in scaled.affine_layers}
+    )
+    others = masks_for(folded, rule, **asked)  # type: ignore[arg-type]
+    same = all(torch.equal(a, b) for a, b in zip(found, others, strict=True))
+    assert same == (rule == "2:4")  # within a row a factor changes no order

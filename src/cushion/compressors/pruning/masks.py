@@ -3,8 +3,8 @@
 A weight is seen as the matrix [out, rest], so a filter of a convolution is one row. A mask is True
 where the weight stays. Algorithm 1 draws one coin a weight from the counter, at the weight's own
 place in the stream, so that a mask depends on (weights, Ψ, d, seed, place) and on neither threads
-nor blocks. The deterministic rules know no diagonal; of equal magnitudes the one that comes first
-in the net goes first.
+nor blocks. The deterministic rules know no diagonal, and rank the module's own weights, before a
+batch-norm was folded in; of equal magnitudes the one that comes first in the net goes first.
 
 A batch-norm that was not folded is a diagonal map, of which nothing may go: its mask is all True.
 """
@@ -28,6 +28,7 @@ from cushion.compressors.storage.stored_net import places
 from cushion.data.counter import stream
 from cushion.errors import BadInput
 from cushion.nets.network import Network
+from cushion.nets.operations import Affine
 
 Mask: TypeAlias = NDArray[np.bool_]
 # weights whose coins are tossed at a time: what is computed on the way stays in the cache
@@ -122,7 +123,7 @@ def masks_for(
             except BadInput as problem:
                 raise BadInput(f"layer {layers[at].name}: {problem}") from None
         return tuple(masks)
-    sizes = [np.abs(_matrix(layers[at].affine.operator.weight)) for at in free]
+    sizes = [_magnitudes(layers[at].affine) for at in free]
     if pattern is not None:
         stays = [_largest_stay(one, *pattern) for one in sizes]
     elif sparsity is None:
@@ -153,6 +154,18 @@ def _matrix(weight: Tensor) -> NDArray[Any]:
     plain = weight.detach().cpu()
     wide = plain if plain.dtype in (torch.float32, torch.float64) else plain.double()
     return wide.numpy().reshape(len(wide), -1)
+
+
+def _magnitudes(affine: Affine) -> NDArray[Any]:
+    """Of the module's own weights as [out, rest]. Rows that a batch-norm multiplies by zero answer
+    nothing, and are zero.
+    """
+    found: NDArray[Any] = np.abs(_matrix(affine.operator.weight))
+    if affine.factors is None:
+        return found
+    factors = np.abs(_matrix(affine.factors)).reshape(-1, 1)
+    np.divide(found, factors, out=found, where=factors > 0)
+    return found
 
 
 def _smallest_go(layers: Sequence[NDArray[Any]], sparsity: float) -> list[Mask]:

@@ -42,12 +42,14 @@ class Affine(Operation):
     """x -> A x + b, with A an operator and b one number per output channel (or none).
 
     kind: one of KINDS. Its derivative is its operator, and sums over paths pass it for several
-    exponents at a time (`Operator.sums_before`).
+    exponents at a time (`Operator.sums_before`). factors: of a batch-norm that was folded in, one a
+    row: the module's own weight was multiplied by them.
     """
 
     operator: Operator
     bias: Tensor | None
     kind: str
+    factors: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.operator.apply(x, self.bias)
@@ -68,14 +70,18 @@ class Affine(Operation):
         return self.operator.output_shape
 
     def to(self, dtype: torch.dtype) -> Self:
-        bias = None if self.bias is None else self.bias.detach().to(dtype, copy=True)
-        return replace(self, operator=self.operator.to(dtype), bias=bias)
+        bias, factors = (
+            None if one is None else one.detach().to(dtype, copy=True)
+            for one in (self.bias, self.factors)
+        )
+        return replace(self, operator=self.operator.to(dtype), bias=bias, factors=factors)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
-        bias = None if self.bias is None else change(self.bias)
-        return replace(
-            self, operator=self.operator.with_weight(change(self.operator.weight)), bias=bias
+        bias, factors = (
+            None if one is None else change(one) for one in (self.bias, self.factors)
         )
+        operator = self.operator.with_weight(change(self.operator.weight))
+        return replace(self, operator=operator, bias=bias, factors=factors)
 
     def describe(self) -> dict[str, Any]:
         return {

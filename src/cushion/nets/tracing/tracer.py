@@ -140,7 +140,9 @@ def _fold(drafts: list[Draft], output: int) -> dict[int, int]:
             scale, shift = norm.operator.weight, norm.bias
             assert shift is not None
             bias = shift if before.bias is None else before.bias * scale + shift
-            drafts[target].op = replace(before, operator=before.operator.scaled(scale), bias=bias)
+            factors = scale if before.factors is None else before.factors * scale
+            operator = before.operator.scaled(scale)
+            drafts[target].op = replace(before, operator=operator, bias=bias, factors=factors)
         drafts[target].reads |= draft.reads
     return into
 
