@@ -12,6 +12,7 @@ import pytest
 import torch
 from tests.compressed_cases import NAMED, network
 
+import cushion
 from cushion.compressors.pruning import masks as pruning
 from cushion.compressors.pruning.masks import (
     apply_masks,
