@@ -63,18 +63,23 @@ class Coder:
         self._code = -1  # what a decoder has read: a decision is 1 where it lies above the split
 
     def decide(self, bit: int, context: Context) -> int:
+        bit = self.decide_at(bit, context.zero, context.total)
+        context.seen(bit)
+        return bit
+
+    def decide_at(self, bit: int, zero: int, total: int) -> int:
+        """One decision, 0 with the odds zero : total - zero."""
         self._left -= 1
         if self._left < 0:
             raise Malformed(f"more than the {MOST_DECISIONS} decisions that the format allows")
         low, high = self._low, self._high
-        split = low + (high - low + 1) * context.zero // context.total - 1
+        split = low + (high - low + 1) * zero // total - 1
         if self._code >= 0:
             bit = int(self._code > split)
         if bit:
             low = split + 1
         else:
             high = split
-        context.seen(bit)
         while True:
             if high < _HALF:
                 offset = 0

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cushion.certificates.format.arithmetic import Coder, Context
-from cushion.certificates.format.mixing import Count, Mixer
+from cushion.certificates.format.mixing import Mixer
 from cushion.errors import Malformed
 
 Integers = NDArray[np.int64]
@@ -49,25 +49,25 @@ def _flags(coder: Coder, given: Integers, over: tuple[int, int]) -> list[int]:
 def _code_live(coder: Coder, given: Integers, live: Sequence[int], width: int) -> Integers:
     """[rows, columns, taps] of which these taps may hold numbers; the tap above is `width` away."""
     rows, inputs, taps = given.shape
-    mixer, whole, sizes = Mixer(_WEIGHTS), Count(), defaultdict[object, Context](Context)
-    of_column, of_tap = ([Count() for _ in range(n)] for n in (inputs, taps))
-    around = [Count() for _ in range(16)]
+    decide = Mixer(coder, _WEIGHTS).decide
+    sizes = defaultdict[object, Context](Context)
+    whole = [0, 0]
+    of_column, of_tap, around = ([[0, 0] for _ in range(n)] for n in (inputs, taps, 16))
     found = np.zeros_like(given)
     above = [[0] * taps for _ in range(inputs)]
     for at in range(rows):
-        of_row, now = Count(), []
+        of_row, now = [0, 0], []
         left = [0] * taps
         for column, numbers in enumerate(given[at].tolist()):
-            here = [0] * taps
+            here, over, counts = [0] * taps, above[column], of_column[column]
             for tap in live:
                 number = numbers[tap]
-                seen = (above[column][tap] != 0) << 1 | (left[tap] != 0)
+                seen = 2 * (over[tap] != 0) + (left[tap] != 0)
                 if tap:
-                    seen |= (here[tap - 1] != 0) << 2
+                    seen += 4 * (here[tap - 1] != 0)
                     if tap >= width:
-                        seen |= (here[tap - width] != 0) << 3
-                odds = mixer.by(of_row, of_column[column], of_tap[tap], whole, around[seen])
-                if coder.decide(int(number != 0), odds):  # type: ignore[arg-type]
+                        seen += 8 * (here[tap - width] != 0)
+                if decide(number != 0, of_row, counts, of_tap[tap], whole, around[seen]):
                     here[tap] = _code_size(coder, number, sizes)
             now.append(here)
             left = here

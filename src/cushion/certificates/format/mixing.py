@@ -12,6 +12,8 @@ import functools
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
+from cushion.certificates.format.arithmetic import Coder
+
 _NAT = 2**8  # an evidence of one nat
 _SUREST = 11 * _NAT
 _ONE = 2**16  # a weight, and a probability, of one
@@ -38,48 +40,44 @@ def _odds() -> tuple[int, ...]:
         return tuple(min(max(part, _RAREST), _ONE - _RAREST) for part in parts)
 
 
-class Count:
-    """How often a decision was 0 and 1; both are halved once one is too large."""
-
-    __slots__ = ("ones", "zeros")
-
-    def __init__(self) -> None:
-        self.zeros = self.ones = 0
-
-    def seen(self, bit: int) -> None:
-        if bit:
-            self.ones += 1
-        else:
-            self.zeros += 1
-        if self.ones + self.zeros >= _MOST_COUNT:
-            self.ones >>= 1
-            self.zeros >>= 1
-
-
 class Mixer:
-    """A context (`arithmetic.Context`) whose odds are those of several counts.
+    """Decisions whose odds are mixed from as many counts as there are weights (times 2^-16).
 
-    `by` names the counts of the next decision; the weights begin at `weights` (times 2^-16).
+    A count is a list [how often 0, how often 1]; both are halved once they are too many. The loop
+    over the counts is written out for five, which is what a matrix has: most of the time of reading
+    a net is spent here.
     """
 
-    def __init__(self, weights: Sequence[int]) -> None:
-        self.weights = list(weights)
-        self.total, self.zero = _ONE, _ONE // 2
+    def __init__(self, coder: Coder, weights: Sequence[int]) -> None:
+        self._decide, self._weights = coder.decide_at, list(weights)
         self._logarithms, self._table = _logarithms(), _odds()
-        self._counts: tuple[Count, ...] = ()
-        self._evidence: list[int] = []
 
-    def by(self, *counts: Count) -> Mixer:
-        table = self._logarithms
-        self._counts = counts
-        self._evidence = [table[one.ones] - table[one.zeros] for one in counts]
-        found = sum(map(int.__mul__, self.weights, self._evidence)) >> 16
-        self.zero = self._table[min(max(found, -_SUREST), _SUREST) + _SUREST]
-        return self
-
-    def seen(self, bit: int) -> None:
-        error = (self.zero - (0 if bit else _ONE)) * _RATE
-        pairs = zip(self.weights, self._evidence, strict=True)
-        self.weights = [weight + (error * one >> _RATE_SHIFT) for weight, one in pairs]
-        for count in self._counts:
-            count.seen(bit)
+    def decide(
+        self, bit: int, a: list[int], b: list[int], c: list[int], d: list[int], e: list[int]
+    ) -> int:
+        logarithms, weights = self._logarithms, self._weights
+        one = logarithms[a[1]] - logarithms[a[0]]
+        two = logarithms[b[1]] - logarithms[b[0]]
+        three = logarithms[c[1]] - logarithms[c[0]]
+        four = logarithms[d[1]] - logarithms[d[0]]
+        five = logarithms[e[1]] - logarithms[e[0]]
+        w1, w2, w3, w4, w5 = weights
+        evidence = (w1 * one + w2 * two + w3 * three + w4 * four + w5 * five) >> 16
+        if evidence > _SUREST:
+            evidence = _SUREST
+        elif evidence < -_SUREST:
+            evidence = -_SUREST
+        zero = self._table[evidence + _SUREST]
+        bit = self._decide(bit, zero, _ONE)
+        error = (zero if bit else zero - _ONE) * _RATE
+        weights[0] = w1 + (error * one >> _RATE_SHIFT)
+        weights[1] = w2 + (error * two >> _RATE_SHIFT)
+        weights[2] = w3 + (error * three >> _RATE_SHIFT)
+        weights[3] = w4 + (error * four >> _RATE_SHIFT)
+        weights[4] = w5 + (error * five >> _RATE_SHIFT)
+        for count in (a, b, c, d, e):
+            count[bit] += 1
+            if count[0] + count[1] >= _MOST_COUNT:
+                count[0] >>= 1
+                count[1] >>= 1
+        return bit

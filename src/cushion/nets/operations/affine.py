@@ -77,9 +77,7 @@ class Affine(Operation):
         return replace(self, operator=self.operator.to(dtype), bias=bias, factors=factors)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
-        bias, factors = (
-            None if one is None else change(one) for one in (self.bias, self.factors)
-        )
+        bias, factors = (None if one is None else change(one) for one in (self.bias, self.factors))
         operator = self.operator.with_weight(change(self.operator.weight))
         return replace(self, operator=operator, bias=bias, factors=factors)
 
