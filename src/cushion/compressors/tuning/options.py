@@ -19,8 +19,8 @@ class KeepOptions(MethodOptions):
     validation: float = option(
         0.0, "check the target on this part of the sample, and train on the rest", least=0, below=1
     )
-    epochs: int = option(3, "of training at each strength of the price; 0: no training", least=0)
-    lr: float = option(0.02, "of Adam, in steps of a layer's grid", above=0, most=1)
+    epochs: int = option(5, "of training at each strength of the price; 0: no training", least=0)
+    lr: float = option(0.1, "of Adam, in steps of a layer's grid", above=0, most=1)
     train_batch: int = option(128, "examples in a step of the training", least=2)
     levels: int = option(7, "steps of a weight to either side of zero", least=1, most=127)
     distil: float = option(
