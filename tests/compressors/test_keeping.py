@@ -177,6 +177,21 @@ def test_validation_rows_are_not_trained_on_and_decide(
     assert all(one.validation_error is not None for one in summary.tried)
 
 
+def test_validation_rows_may_lie_beside_the_sample(net: nn.Module, sample: cushion.Dataset) -> None:
+    other = blobs(300, 7)
+    summary = cushion.compress(net, sample, validation=other, epochs=1).summary
+    assert summary.validation_rows == 300
+    assert summary.validation_errors_before == naive_errors(net, other)
+    assert summary.validation_errors <= summary.validation_errors_before + 3
+    assert (summary.m, summary.errors_before) == (600, naive_errors(net, sample))
+    (taken,) = [one for one in summary.tried if one.chosen]
+    assert taken.train_error == summary.errors / 600
+    with pytest.raises(BadInput, match="does not take `validation`"):
+        cushion.compress(net, sample, validation=other, method="low-rank")
+    with pytest.raises(BadInput):  # rows of the sample
+        cushion.compress(net, sample, validation=sample, epochs=0)
+
+
 def test_the_certificate_is_about_the_net_in_the_file(
     tmp_path: Path,
 ) -> None:
@@ -381,7 +396,7 @@ def test_kill_9_anywhere_and_the_same_file(
     [
         ({"augment": "moved"}, "`augment` = moved is for images"),
         ({"augment": "upside-down"}, "`augment` must be one of none, moved, crop-flip"),
-        ({"validation": 0.0001}, "leaves none on one side"),
+        ({"validation": 0.0001}, "leaves none on a side"),
         ({"lose": "1", "max_error": "3%"}, "are two targets"),
         ({"sparsity": 0.9}, "`method` = rate does not take `sparsity`"),
         ({"lr": 0.0}, "`lr` must be"),

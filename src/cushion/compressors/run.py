@@ -60,6 +60,7 @@ def compress(
     delta: str | float = "0.05",
     seed: int = 0,
     resume: str | Path | None = None,
+    validation: float | AnyData | None = None,
     report: Report | None = None,
     init: nn.Module | None = None,
     normalise: Normalise | None = None,
@@ -71,7 +72,8 @@ def compress(
 
     rate, the method for a model unless another is named: the same net with fewer numbers, trained
     on the grid on which it is stored, as small as its target allows (without one: at most one point
-    of error more on the sample). `resume` names a folder from which a killed run goes on.
+    of error more on the sample). `resume` names a folder from which a killed run goes on;
+    `validation`, a share of the data or rows beside them, is where the target is checked.
     integer, subspace, supermask search: with a model, the net also imitates the model's scores; the
     certificate is about the net that was found, not about the model. `report` is told now and then
     which part of the work is done and the best bound so far. All other methods compress the model
@@ -92,7 +94,14 @@ def compress(
         init = None if init is None else behind(init, normalise, data.shape)
     model, init = placed(model, device), placed(init, device)  # with the constants before them
     method = method or ("integer" if model is None else "rate")
+    beside = None
+    if isinstance(validation, int | float):
+        given["validation"] = validation
+    elif validation is not None:
+        beside = as_holdout(validation, as_dataset(data))
     chosen, own = choose(method, given)
+    if beside is not None and not isinstance(chosen, Keeping):
+        raise BadInput(f"`method` = {method} does not take `validation`; leave it out")
     if resume is not None and not isinstance(chosen, Keeping):
         raise BadInput(f"`method` = {method} keeps nothing to go on from; leave `resume` out")
     if isinstance(chosen, Method):
@@ -111,10 +120,9 @@ def compress(
     _check_seed(seed, 1)
     net = traced(_at_home(model), sample)
     check_weights(net)
-    place = None if resume is None else Path(resume)
-    return keep(
-        net, sample, own, method=method, holdout=holdout, delta=exact, seed=seed, resume=place
-    )
+    place: dict[str, Any] = {"resume": None if resume is None else Path(resume)}
+    place |= {"validation": beside, "holdout": holdout}
+    return keep(net, sample, own, method=method, delta=exact, seed=seed, **place)
 
 
 def check_given(model: Any, method: str) -> None:

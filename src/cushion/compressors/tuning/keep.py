@@ -37,14 +37,38 @@ from cushion.theorems.bounds import identity
 from cushion.theorems.occam import occam_bound
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Those on which the target is checked, and those to train on: the same, two parts of the
+    sample (`inside`), or the sample and others beside it.
+    """
+
+    checked: Dataset
+    learnt: Dataset
+    inside: bool = False
+
+    @property
+    def apart(self) -> bool:
+        return self.checked is not self.learnt
+
+    @property
+    def m(self) -> int:
+        """Of the sample."""
+        return len(self.learnt) + self.inside * len(self.checked)
+
+    def errors(self, net: Network) -> tuple[int, int, int]:
+        """On the rows that are checked, on those to train on, on the sample."""
+        checked = count(net, self.checked)
+        learnt = count(net, self.learnt) if self.apart else checked
+        return checked, learnt, learnt + self.inside * checked
+
+
 @dataclass
 class _Jury:
     """Every setting as its file, judged; the best file so far."""
 
     target: Target
-    checked: Dataset
-    learnt: Dataset | None
-    m: int
+    rows: _Rows
     delta: Decimal
     notes: dict[str, Any]
 
@@ -56,21 +80,19 @@ class _Jury:
         """The rank of the net that its stored numbers make, as a decoder makes it."""
         compressed = CompressedNet(made.stored, made.frame, self.notes)
         content, network = compressed.to_bytes(), compressed.network
-        wrong = count(network, self.checked)
-        every = wrong + (0 if self.learnt is None else count(network, self.learnt))
-        bits = 8 * len(content)
+        wrong, learnt, every = self.rows.errors(network)
+        bits, m = 8 * len(content), self.rows.m
         parameters, products = _work(network)
         setting = Setting(
             asked=made.asked,
             bytes=len(content),
-            train_error=(wrong if self.learnt is None else every - wrong)
-            / (self.m if self.learnt is None else len(self.learnt)),
-            validation_error=None if self.learnt is None else wrong / len(self.checked),
-            bound=float_up(occam_bound(every, self.m, bits, self.delta)),
+            train_error=learnt / len(self.rows.learnt),
+            validation_error=wrong / len(self.rows.checked) if self.rows.apart else None,
+            bound=float_up(occam_bound(every, m, bits, self.delta)),
             parameters=parameters,
             multiplications=products,
             checked_errors=wrong,
-            exact_bound=every / self.m + math.sqrt(bits * math.log(2.0) / (2 * self.m)),
+            exact_bound=every / m + math.sqrt(bits * math.log(2.0) / (2 * m)),
         )
         self.settings.append(setting)
         rank = self.target.rank(setting)
@@ -89,34 +111,39 @@ def keep(
     delta: Decimal,
     seed: int,
     resume: Path | None = None,
+    validation: Dataset | None = None,
 ) -> Compressed[KeptSummary]:
     """The smallest file, of the settings that are tried, whose net meets the target.
 
     Guarantee: the target is checked on what the decoder rebuilds; held-out rows are read once, for
     the net that was chosen and the net as it was. resume: a folder for what a kill would lose.
+    validation: rows beside the sample, on which the target is checked then.
     """
     if net.dtype != torch.float32:
         net = net.to(torch.float32)
-    checked, learnt = _split(sample, options.validation, seed)
-    before = count(net, checked)
+    rows = _parts(sample, options.validation, seed)
+    if validation is not None:
+        rows = _Rows(validation, sample)
+    before, _, whole_before = rows.errors(net)
     target = choose_target(
         max_error=options.max_error,
         lose=options.lose,
         max_size=options.max_size,
         bound=options.min_bound,
         before=before,
-        m=len(checked),
+        m=len(rows.checked),
     )
     view = view_named(options.augment, sample.shape)
     regime = Regime(options.levels, options.lr, options.train_batch, options.distil, seed, view)
-    jury = _Jury(target, checked, learnt, len(sample), delta, {"method": method})
+    jury = _Jury(target, rows, delta, {"method": method})
     memory: Folder | Forgetful = Forgetful()
     if resume is not None:
         what = {"net": identity(net), "data": sample.fingerprint, "seed": seed, "delta": str(delta)}
-        memory = Folder.of(resume, **what, **options.settings())
-    trained, interrupted = sample if learnt is None else learnt, False
+        what |= {"checked": rows.checked.fingerprint, **options.settings()}
+        memory = Folder.of(resume, **what)
+    interrupted = False
     with working("settings", options.epochs * (RUNGS + 2), "epoch") as bar, torch.enable_grad():
-        course = Course(Learner(net, trained, regime), options.epochs, jury, memory, bar)
+        course = Course(Learner(net, rows.learnt, regime), options.epochs, jury, memory, bar)
         try:
             course.run()
         except KeyboardInterrupt:
@@ -127,7 +154,7 @@ def keep(
     _, at, content = jury.best
     compressed = from_bytes(content, "the file")
     settings = mark_front(jury.settings)
-    decoded = count(compressed.network, checked)
+    decoded = count(compressed.network, rows.checked)
     chosen = settings[at] = replace(settings[at], chosen=True, checked_errors=decoded)
     certificate, occam = _proved(compressed, sample, len(content), holdout, delta)
     lines = None if holdout is None else (count(net, holdout), count(compressed.network, holdout))
@@ -146,11 +173,11 @@ def keep(
         bytes=len(content),
         parameters_before=net.parameters,
         parameters=chosen.parameters,
-        errors_before=before if learnt is None else before + count(net, learnt),
+        errors_before=whole_before,
         errors=occam[0].errors,
-        validation_rows=0 if learnt is None else len(checked),
-        validation_errors_before=None if learnt is None else before,
-        validation_errors=None if learnt is None else chosen.checked_errors,
+        validation_rows=len(rows.checked) if rows.apart else 0,
+        validation_errors_before=before if rows.apart else None,
+        validation_errors=decoded if rows.apart else None,
         holdout_rows=None if holdout is None else len(holdout),
         holdout_errors_before=None if lines is None else lines[0],
         holdout_errors=None if lines is None else lines[1],
@@ -166,19 +193,18 @@ def keep(
     return Compressed(compressed, summary, certificate)
 
 
-def _split(sample: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset | None]:
-    """(rows on which the target is checked, rows to train on), or (the sample, None)."""
+def _parts(sample: Dataset, share: float, seed: int) -> _Rows:
+    """The sample, or a part of it to check the target on and the rest to train on."""
     if not share:
-        return sample, None
-    count_ = round(share * len(sample))
-    if not 0 < count_ < len(sample):
-        raise BadInput(
-            f"`validation` = {share:g} of {len(sample)} examples leaves none on one side"
-        )
+        return _Rows(sample, sample)
+    few = round(share * len(sample))
+    if not 0 < few < len(sample):
+        raise BadInput(f"`validation` = {share:g} of {len(sample)} examples leaves none on a side")
     order = np.argsort(stream("validation", seed, len(sample)), kind="stable")
-    chosen, rest = np.sort(order[:count_]), np.sort(order[count_:])
+    chosen, rest = np.sort(order[:few]), np.sort(order[few:])
     words = f"{100 * share:g} % of {sample.name} for validation, seed={seed}"
-    return sample.select(chosen, words), sample.select(rest, f"the rest of {sample.name}")
+    checked = sample.select(chosen, words)
+    return _Rows(checked, sample.select(rest, f"the rest of {sample.name}"), inside=True)
 
 
 def _work(net: Network) -> tuple[int, int]:
