@@ -57,7 +57,7 @@ def test_six_lines_and_a_small_file(
     assert len(lines) == 6
     size = out.stat().st_size
     assert lines[0].startswith(f"{out}: {size} bytes instead of 328")
-    assert lines[1] == "asked: at most 1 points of error more: met"
+    assert lines[1] == "asked: at most 1 point of error more: met"
     assert "of the sample" in lines[2]
     assert "of held-out rows" in lines[2]
     assert [line.split(":")[0] for line in lines[3:]] == [

@@ -138,7 +138,7 @@ def test_views_move_pictures_and_are_drawn_from_the_generator() -> None:
 @pytest.mark.parametrize(
     ("given", "words", "errors", "size"),
     [
-        ({}, "at most 1 points of error more", 15, None),
+        ({}, "at most 1 point of error more", 15, None),
         ({"lose": "0.5"}, "at most 0.5 points of error more", 10, None),
         ({"lose": "0"}, "at most 0 points of error more", 5, None),
         ({"max_error": "3%"}, "at most 3 % of errors", 30, None),

@@ -73,7 +73,8 @@ def choose_target(
             f"at most {100 * share:g} % of errors", m, errors=math.floor(share * m + 1e-9)
         )
     points = read_points("1" if lose is None else lose)
-    words = f"at most {points:g} points of error more"
+    unit = "point" if points == 1 else "points"
+    words = f"at most {points:g} {unit} of error more"
     return Target(words, m, errors=before + math.floor(points / 100 * m + 1e-9))
 
 
