@@ -60,8 +60,9 @@ def test_six_lines_and_a_small_file(
     assert lines[1] == "asked: at most 1 point of error more: met"
     assert "of the sample" in lines[2]
     assert "of held-out rows" in lines[2]
+    assert "by held-out rows" in lines[3]
     assert [line.split(":")[0] for line in lines[3:]] == [
-        "proved of the small net, by its bits",
+        "the small net errs on at most (δ = 0.05 each)",
         "tried",
         "next",
     ]

@@ -75,6 +75,16 @@ def naive_errors(net: nn.Module, data: cushion.Dataset) -> int:
     return wrong
 
 
+def naive_bound(k: int, m: int) -> float:
+    """The p at which k or fewer errors of m are as likely as 0.05, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        tail = math.fsum(math.comb(m, i) * p**i * (1 - p) ** (m - i) for i in range(k + 1))
+        low, high = (p, high) if tail > 0.05 else (low, p)
+    return high
+
+
 def test_by_default_the_net_is_small_and_errs_at_most_a_point_more(
     net: nn.Module, sample: cushion.Dataset, tmp_path: Path
 ) -> None:
@@ -93,6 +103,10 @@ def test_by_default_the_net_is_small_and_errs_at_most_a_point_more(
     assert summary.errors <= summary.errors_before + 6  # a point of 600
     assert summary.holdout_errors == naive_errors(small, held)
     assert summary.holdout_errors_before == naive_errors(net, held)
+    assert summary.holdout_bound >= naive_bound(summary.holdout_errors, 400)
+    assert summary.holdout_bound == pytest.approx(
+        naive_bound(summary.holdout_errors, 400), abs=1e-6
+    )
     assert all(torch.equal(part, before[name]) for name, part in net.state_dict().items())
 
 

@@ -57,13 +57,13 @@ def _change(rows: str, before: int, after: int, m: int) -> str:
 
 def _proved(found: KeptSummary) -> str:
     best = min(found.occam, key=lambda row: row.bound)
-    shown = percent_up(str(best.bound))
-    said = (
-        "nothing: too many bits for so few examples"
-        if shown == "100.00 %"
-        else (f"it errs on at most {shown} of new examples (δ = {found.delta:g}, {best.kind})")
-    )
-    return f"proved of the small net, by its bits: {said}"
+    by_bits = percent_up(str(best.bound))
+    said = [f"by its bits ({best.kind}) {by_bits}"]
+    if by_bits == "100.00 %":
+        said = ["by its bits nothing: too many for so few examples"]
+    if found.holdout_bound is not None:
+        said.insert(0, f"by held-out rows {percent_up(str(found.holdout_bound))}")
+    return f"the small net errs on at most (δ = {found.delta:g} each): {'; '.join(said)}"
 
 
 def _next(found: KeptSummary, file: str) -> str:

@@ -34,7 +34,7 @@ from cushion.nets.network import Network
 from cushion.numerics import float_up
 from cushion.progress import working
 from cushion.theorems.bounds import identity
-from cushion.theorems.occam import occam_bound
+from cushion.theorems.occam import holdout_bound, occam_bound
 
 
 @dataclass(frozen=True)
@@ -156,11 +156,15 @@ def keep(
     settings = mark_front(jury.settings)
     decoded = count(compressed.network, rows.checked)
     chosen = settings[at] = replace(settings[at], chosen=True, checked_errors=decoded)
-    certificate, occam = _proved(compressed, sample, len(content), holdout, delta)
+    first_use = unless_looked_at(holdout)
+    certificate, occam = _proved(compressed, sample, len(content), first_use, delta)
     lines = None if holdout is None else (count(net, holdout), count(compressed.network, holdout))
-    if holdout is not None:
+    held_out = None
+    if holdout is not None and lines is not None:
         remember_use(holdout, identity(net))
         remember_use(holdout, identity(compressed.network))
+        if first_use is not None:
+            held_out = float_up(holdout_bound(lines[1], len(holdout), delta))
     summary = KeptSummary(
         method=method,
         seed=seed,
@@ -181,6 +185,7 @@ def keep(
         holdout_rows=None if holdout is None else len(holdout),
         holdout_errors_before=None if lines is None else lines[0],
         holdout_errors=None if lines is None else lines[1],
+        holdout_bound=held_out,
         bound=occam[0].bound,
         occam=occam,
         layers=tuple(_layers(net, compressed)),
@@ -256,8 +261,7 @@ def _proved(
     here = Occam("this machine", errors, m, 8 * size, float(delta), bound)
     try:
         exact = to_integer_net(network, stored.layers, stored.biases, stored.seed, sample)
-        line = unless_looked_at(holdout)
-        made = certify_net(exact, sample, delta, holdout=line, made_with=dict(compressed.notes))
+        made = certify_net(exact, sample, delta, holdout=holdout, made_with=dict(compressed.notes))
     except (Unsupported, Malformed, BadInput, CushionError) as problem:
         none = Occam("certificate", 0, m, 0, float(delta), 1.0, because=str(problem))
         return None, (here, none)

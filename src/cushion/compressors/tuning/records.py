@@ -61,6 +61,7 @@ class KeptLayer(Record):
 class KeptSummary(Record, kw_only=True):
     """A compression of a net that keeps its error. met: whether the target is, by the net that the
     decoder rebuilds from the file. bytes_before: of its numbers, as they were stored in memory.
+    bound: by the file's bits; holdout_bound: by held-out rows, if this is their first use.
     """
 
     method: str
@@ -82,6 +83,7 @@ class KeptSummary(Record, kw_only=True):
     holdout_rows: int | None
     holdout_errors_before: int | None
     holdout_errors: int | None
+    holdout_bound: float | None
     bound: float
     occam: tuple[Occam, ...]
     layers: tuple[KeptLayer, ...]
