@@ -54,6 +54,7 @@ class Assembly:
     input_shape: Shape | None
     drafts: list[Draft] = field(default_factory=list)
     output: int = -1
+    shifted: bool = False  # whether a log-softmax at the end was left out
     called: frozenset[int] = frozenset()  # id() of the submodules that the net calls in eval mode
     _values: dict[fx.Node, Any] = field(default_factory=dict)
     _sources: dict[fx.Node, frozenset[int]] = field(default_factory=dict)

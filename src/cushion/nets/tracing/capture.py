@@ -18,6 +18,8 @@ from cushion.nets.devices import with_float64
 from cushion.nets.operations.operation import Shape
 from cushion.nets.operations.vocabulary import BATCH, MODULES, Refused, has_refusal, refusal
 
+_LOG_SOFTMAX = (torch.log_softmax, nn.functional.log_softmax, "log_softmax")
+
 
 class CaptureFailed(Exception):
     """FX could not follow the forward of the module at `path`."""
@@ -185,6 +187,27 @@ def capture(replica: nn.Module, shape: Shape | None = None) -> tuple[fx.Graph, f
             reason = f"its forward cannot be followed{_place(error)}: {first_line(error)}"
             fix = "write the forward with torch layers and functions only"
         raise CaptureFailed(path, type(module).__name__, Refused(reason, fix)) from error
+
+
+def drop_shift(graph: fx.Graph, replica: nn.Module) -> bool:
+    """Leave out a log-softmax of the classes at the end, and say whether there was one: it shifts
+    all scores of a row alike, so no answer, margin or loss depends on it.
+    """
+    end = next(node for node in graph.nodes if node.op == "output")
+    last = end.args[0]
+    if not isinstance(last, fx.Node) or not last.args or not isinstance(last.args[0], fx.Node):
+        return False
+    dim = last.args[1] if len(last.args) > 1 else last.kwargs.get("dim")
+    if last.op == "call_module":
+        module = replica.get_submodule(str(last.target))
+        known, dim = type(module) is nn.LogSoftmax, getattr(module, "dim", None)
+    else:
+        known = last.target in _LOG_SOFTMAX
+    if not known or dim not in (1, -1):
+        return False
+    end.args = (last.args[0],)
+    graph.erase_node(last)
+    return True
 
 
 def _place(error: Exception) -> str:

@@ -17,7 +17,14 @@ from cushion.nets.operations.operation import Shape
 from cushion.nets.operators import Positionwise
 from cushion.nets.tracing import report
 from cushion.nets.tracing.assembly import Assembly, Draft
-from cushion.nets.tracing.capture import CaptureFailed, capture, check_state, first_line, replicate
+from cushion.nets.tracing.capture import (
+    CaptureFailed,
+    capture,
+    check_state,
+    drop_shift,
+    first_line,
+    replicate,
+)
 
 _EXACT = 1e-9  # of the largest logit, in float64: far above rounding, far below any wrong rule
 _ROUNDED = 1e-3  # the same once the weights are float32: only an ill-conditioned net comes near
@@ -29,10 +36,10 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
     Guarantee: every parameter and buffer of `model` is used by an understood layer, or is part of a
     submodule that is not called in eval mode and of which nothing is read (the auxiliary heads of
     training: dropped, not counted, named by `support`); and the traced net equals the module in
-    float64 on seeded random inputs. Otherwise Unsupported, naming every offending module, or
-    BadInput. `model` stays as it is: tracing works on a copy, and torch's
-    random state is put back. The weights are float32, or float64 if any of the module's are; half
-    precision widens without loss.
+    float64 on seeded random inputs, but for a log-softmax at its end, which is left out. Otherwise
+    Unsupported, naming every offending module, or BadInput. `model` stays as it is: tracing works
+    on a copy, and torch's random state is put back. The weights are float32, or float64 if any of
+    the module's are; half precision widens without loss.
     """
     if isinstance(model, nn.Module) and answers_only(model):
         said = f"{kind_of(model)} gives answers only (no layers can be seen in it)"
@@ -49,7 +56,7 @@ def trace(model: nn.Module, input_shape: Sequence[int] | Tensor) -> Network:
         network = _build(assembly, into)
         wide = any(parameter.dtype == torch.float64 for parameter in model.parameters())
         rounded = network.to(torch.float64 if wide else torch.float32)
-        return _checked(assembly.replica, network, rounded)
+        return _checked(assembly.replica, network, rounded, shifted=assembly.shifted)
 
 
 def support(
@@ -79,6 +86,7 @@ def _examine(
     if not failures:
         try:
             graph, assembly.called = capture(assembly.replica, shape)
+            assembly.shifted = drop_shift(graph, assembly.replica)
             assembly.walk(graph)
         except CaptureFailed as failure:
             failures = [report.refused(failure.path, failure.module, failure.refused)]
@@ -170,8 +178,9 @@ def _build(assembly: Assembly, into: dict[int, int]) -> Network:
     return network
 
 
-def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
-    """`network`, once compared with the module on seeded random batches of two sizes.
+def _checked(replica: nn.Module, exact: Network, network: Network, *, shifted: bool) -> Network:
+    """`network`, once compared with the module on seeded random batches of two sizes, rows around
+    their mean where a shift of all scores was left out.
 
     `exact` is the same net in float64, where a wrong rule cannot hide behind rounding.
     """
@@ -187,9 +196,11 @@ def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
                 f"the net fails on a batch of shape {tuple(x.shape)} ({first_line(error)}); its "
                 "forward must work for any batch size, in float64"
             ) from error
+        expected = _centred(expected) if shifted else expected
         scale = float(expected.abs().max())
         for traced, tolerance in ((exact, _EXACT), (network, _ROUNDED)):
-            gap = float((traced.forward(x.to(traced.dtype)) - expected).abs().max())
+            found = traced.forward(x.to(traced.dtype))
+            gap = float(((_centred(found) if shifted else found) - expected).abs().max())
             if not gap <= tolerance * scale:
                 raise Unsupported(
                     f"the traced net differs from the module by {gap:.3g} on random inputs (logits "
@@ -198,3 +209,7 @@ def _checked(replica: nn.Module, exact: Network, network: Network) -> Network:
                     "the forward without such side effects"
                 )
     return network
+
+
+def _centred(scores: Tensor) -> Tensor:
+    return scores - scores.mean(dim=1, keepdim=True)
