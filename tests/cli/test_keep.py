@@ -83,6 +83,20 @@ def test_what_is_not_met_is_exit_1_and_beside(
     assert Path(f"{out}.nearest").stat().st_size > 20
 
 
+def test_the_nearest_is_never_written_over_what_is_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, data = str(tmp_path / "s.net"), str(folder / "d.npz")
+    assert run(folder, "-o", f"{out}.nearest", "--epochs", "0") == 0
+    before = Path(f"{out}.nearest").read_bytes()
+    words = ["compress", f"{out}.nearest", "--data", data, "-o", out, "--max-size", "9B"]
+    assert main(words) == 2
+    assert "give another name" in capsys.readouterr().err
+    assert Path(f"{out}.nearest").read_bytes() == before
+    assert run(folder, "-o", out, "--epochs", "0") == 0  # one of a run before goes
+    assert not Path(f"{out}.nearest").exists()
+
+
 def test_json_full_figures_and_certificate(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

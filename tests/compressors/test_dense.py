@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -78,6 +80,51 @@ def test_a_layer_that_is_called_twice_is_two() -> None:
     assert len(names) == len(set(names)) == 6
     x = torch.randn(3, 4)
     assert torch.equal(module(x), module.network.forward(x))
+
+
+class Named(nn.Module):
+    """Names that a module, or a file's module, has itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.compressed = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.fc = nn.Sequential(nn.Linear(4, 4))
+        self.weight = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.compressed(self.network(x).relu()).relu()
+        found: torch.Tensor = self.weight(self.fc(x).relu())
+        return found
+
+
+def test_names_that_a_module_has_itself_get_others(tmp_path: Path) -> None:
+    net = cushion.trace(Named(), (4,))
+    nodes = [replace(node, name=node.name.replace("fc.0", "fc.weight")) for node in net.nodes]
+    nodes[1] = replace(nodes[1], name="training")
+    hostile = type(net)(tuple(nodes))
+    x = torch.randn(5, 4)
+    for one in (net, hostile):
+        module = DenseNet(one)
+        assert torch.equal(module(x), one.forward(x))
+        again = DenseNet(one)
+        again.load_state_dict(module.state_dict())
+        assert len(module.state_dict()) == 8
+
+
+def test_a_module_of_a_file_is_a_net_for_every_verb(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = (rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    found = cushion.compress(net, data, epochs=0)
+    module = cushion.load_compressed(found.save(tmp_path / "net"))
+    assert cushion.measure(module, data).layers
+    assert cushion.bounds(module, data).bounds
+    again = cushion.compress(module, data, epochs=0)
+    assert again.summary.parameters_before == sum(part.numel() for part in module.parameters())
+    assert cushion.compress(module, data, method="low-rank", k="50%").summary.bits
+    assert all(part.requires_grad for part in module.parameters())
+    assert "numbers" in repr(found.net)
+    assert len(repr(found.net)) < 80
 
 
 def test_files_for_others(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from cushion.compressors.file import read_compressed
 from cushion.compressors.tuning import course as courses
 from cushion.compressors.tuning.learner import Learner, Pace, Regime, State, count
 from cushion.compressors.tuning.memory import Folder
+from cushion.compressors.tuning.options import KeepOptions
 from cushion.errors import BadInput
 from cushion.nets.network import Network
 from cushion.theorems.occam import parse_delta
@@ -220,6 +221,43 @@ def test_the_certificate_is_about_the_net_in_the_file(
     assert abs(found.certificate.claim.errors - found.summary.errors) < 20  # rows in whole numbers
 
 
+def test_sizes_before_are_those_of_the_users_module(sample: cushion.Dataset) -> None:
+    shared = nn.Linear(8, 8)
+    twice = nn.Sequential(shared, nn.ReLU(), shared, nn.ReLU(), nn.Linear(8, 3))
+    summary = cushion.compress(twice, sample, epochs=0).summary
+    assert (summary.parameters_before, summary.bytes_before) == (72 + 27, 4 * (72 + 27))
+    for kind, size in ((torch.float64, 8), (torch.float16, 2)):
+        net = nn.Sequential(nn.Linear(8, 3)).to(kind)
+        assert cushion.compress(net, sample, epochs=0).summary.bytes_before == 27 * size
+
+
+def test_what_no_certificate_can_hold_is_said_before_the_training(
+    net: nn.Module, sample: cushion.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> float:
+        raise AssertionError
+
+    monkeypatch.setattr(Learner, "epoch", never)
+    with pytest.raises(BadInput, match="there is no certificate for this net"):  # tanh
+        cushion.compress(net, sample, certified=True)
+
+
+def test_targets_may_be_numbers_and_inference_mode_is_no_matter(
+    net: nn.Module, sample: cushion.Dataset
+) -> None:
+    with torch.inference_mode():
+        assert cushion.compress(net, sample, lose=2.0, epochs=1).summary.met
+    summary = cushion.compress(net, sample, max_error=0.5, epochs=0).summary
+    assert summary.target == "at most 50 % of errors"
+    assert cushion.compress(net, sample, max_size=3000, epochs=0).summary.met
+
+
+def test_small_sets_are_shown_more_often() -> None:
+    options = KeepOptions()
+    assert [options.epochs_on(m) for m in (400, 4000, 60_000)] == [100, 10, 5]
+    assert KeepOptions(epochs=2).epochs_on(400) == 2
+
+
 # ---- the learner
 
 
@@ -341,11 +379,19 @@ def test_what_was_climbed_is_not_climbed_again_and_the_file_is_the_same(
 def test_another_run_begins_anew_and_other_folders_are_left_alone(tmp_path: Path) -> None:
     first = Folder.of(tmp_path / "part", seed=0)
     (first.path / "rung-0.safetensors").write_bytes(b"damaged")
+    (first.path / "mine.txt").write_text("...")
     assert Folder.of(tmp_path / "part", seed=0).recall(0) is None  # damaged: trained again
     Folder.of(tmp_path / "part", seed=1)
     assert not (tmp_path / "part" / "rung-0.safetensors").exists()
+    assert (tmp_path / "part" / "mine.txt").exists()
+    Folder.of(tmp_path / "part", seed=1).forget()
+    assert [one.name for one in (tmp_path / "part").iterdir()] == ["mine.txt"]
+    (tmp_path / "link").symlink_to(tmp_path / "part")
+    with pytest.raises(BadInput, match="link is in the way"):
+        Folder.of(tmp_path / "link", seed=0)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("...")
+    (tmp_path / "mine" / "which.json").write_text("{}")
     with pytest.raises(BadInput, match="mine is in the way"):
         Folder.of(tmp_path / "mine", seed=0)
     assert (tmp_path / "mine" / "thesis.tex").exists()

@@ -146,6 +146,8 @@ def test_views_move_pictures_and_are_drawn_from_the_generator() -> None:
         ({"max_size": "20kB"}, "at most 20000 bytes", None, 20_000),
         ({"max_size": "1.5 KiB"}, "at most 1536 bytes", None, 1536),
         ({"max_size": "300"}, "at most 300 bytes", None, 300),
+        ({"max_size": "2 KB"}, "at most 2000 bytes", None, 2000),
+        ({"max_size": "1b"}, "at most 1 byte", None, 1),
         ({"bound": True}, "the smallest bound", None, None),
     ],
 )
@@ -164,7 +166,8 @@ def test_targets_as_people_say_them(
         ({"max_error": "100%"}, "`max_error` = 100%"),
         ({"lose": "-1"}, "`lose` = -1 must be percentage points"),
         ({"max_size": "0kB"}, "`max_size` = 0kB must be a size"),
-        ({"max_size": "20 KB"}, "`max_size`"),
+        ({"max_size": "20 furlongs"}, "`max_size`"),
+        ({"max_size": "20iB"}, "`max_size`"),
         ({"max_size": "1MB", "lose": "1"}, "`lose` and `max_size` are two targets"),
         ({"max_size": "1MB", "bound": True}, "`max_size` and `min_bound` are two targets"),
     ],

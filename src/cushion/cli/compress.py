@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cushion.cli import options, render
 from cushion.cli.flags import add_option, help_of, value_of
-from cushion.cli.output import answer
+from cushion.cli.output import answer, check_files
 from cushion.compressors.method import Method
 from cushion.compressors.registry import METHODS, choose
 from cushion.compressors.searches import Search
@@ -152,10 +152,12 @@ def _keep(
     """OUT where the target is met; else OUT.nearest, and exit code 1."""
     from cushion.cli.figures import draw
     from cushion.cli.keeping import describe
+    from cushion.compressors.file import is_compressed
     from cushion.compressors.run import compress
 
     other = options.say_if_other_data(args, net, data)
-    resume = Path(f"{args.out}.part")
+    resume, nearest = Path(f"{args.out}.part"), f"{args.out}.nearest"
+    check_files(argparse.Namespace(**{**vars(args), "out": nearest}))
     with options.searching(args.method):
         found = compress(
             net.module,
@@ -166,12 +168,15 @@ def _keep(
             seed=args.seed,
             batch=args.batch,
             resume=resume,
+            certified=args.certificate is not None,
             **{name: value for name, value in vars(chosen).items() if value is not None},
         )
     summary = found.summary
-    out = args.out if summary.met else f"{args.out}.nearest"
-    found.save(out)
+    out = args.out if summary.met else nearest
     _save_certificate(args, found)
+    found.save(out)
+    if summary.met and is_compressed(nearest):  # of a run before this one
+        Path(nearest).unlink()
     figures = [] if args.figures is None else map(str, draw(summary, args.figures))
     options.say_if_untrained(args)
     files = {"file": out, "certificate": args.certificate, "figures": list(figures)}

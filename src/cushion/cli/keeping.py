@@ -68,11 +68,15 @@ def _proved(found: KeptSummary) -> str:
 
 def _next(found: KeptSummary, file: str) -> str:
     if not found.met:
-        return "ask for less, or give it longer (--epochs)"
+        if found.settings["max_size"] is not None:
+            return f"ask for more: the smallest that was tried has {_spaced(found.bytes)} bytes"
+        return "allow more errors (--lose, --max-error), or give it longer (--epochs)"
+    chosen = next(one for one in found.tried if one.chosen)
     smaller = f"smaller: --max-size {max(1, found.bytes // 2)}B or --lose 2"
-    return (
-        f"cushion export {file} --to torch -o NET.pt2; {smaller}; a certificate: --certificate FILE"
-    )
+    if "untrained" in chosen.asked:
+        smaller = "smaller: give the training longer (--epochs), or --lose 2"
+    certificate = "a certificate: --certificate FILE"
+    return f"cushion export {file} --to torch -o NET.pt2; {smaller}; {certificate}"
 
 
 def _spaced(number: int) -> str:

@@ -50,14 +50,18 @@ class DenseNet(NetworkModule):
 
     @property
     def network(self) -> Network:  # type: ignore[override]
-        """The net with the parameters as they are now."""
+        """The net with the parameters as they are now, cut off from their gradients."""
+        return self._with(lambda part: part.detach())
+
+    def _with(self, read: Callable[[Tensor], Tensor]) -> Network:
         changes = {}
         for node in self._frame.affine_layers:
             own, affine = self._leaves[node.index]._parameters, node.affine
-            weight = own["weight"]
+            weight, bias = own["weight"], own["bias"]
             assert weight is not None
-            operator = affine.operator.with_weight(weight)
-            changes[node.index] = replace(affine, operator=operator, bias=own["bias"])
+            operator = affine.operator.with_weight(read(weight))
+            bias_ = None if bias is None else read(bias)
+            changes[node.index] = replace(affine, operator=operator, bias=bias_)
         return self._frame.with_affine(changes)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DenseNet:
@@ -66,7 +70,7 @@ class DenseNet(NetworkModule):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.network.evaluate(x)
+        return self._with(lambda part: part).evaluate(x)
 
 
 def load_compressed(path: str | Path) -> DenseNet:
@@ -127,11 +131,16 @@ def _parts(affine: Affine) -> dict[str, Tensor | None]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """The name, or with a number behind it where another layer has it."""
-    parts = [part or "layer" for part in name.split(".")]
-    plain = ".".join("_" + part if hasattr(nn.Module, part) else part for part in parts)
-    found, number = plain, 2
-    while found in taken or any(one.startswith(found + ".") for one in taken):
+    """The name as a path of modules; another where a module has such an attribute itself, or where
+    it is, or lies under, that of another layer.
+    """
+    own = {*dir(nn.Module()), *dir(DenseNet), "compressed", "weight", "bias"}
+    parts = [part if part and part not in own else f"layer_{part}" for part in name.split(".")]
+    found, number = ".".join(parts), 2
+    if any(one.startswith(f"{found}.") or found.startswith(f"{one}.") for one in taken):
+        found = found.replace(".", "_")
+    plain = found
+    while found in taken or any(one.startswith(f"{found}.") for one in taken):
         found, number = f"{plain}_{number}", number + 1
     taken.add(found)
     return found

@@ -59,7 +59,7 @@ _MOST_EDGES = 100_000
 _RAISED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompressedNet:
     """What is stored, the net that it stands for, and how it was made."""
 
@@ -72,6 +72,9 @@ class CompressedNet:
     def network(self) -> Network:
         """The net, rebuilt from the stored numbers and the helper string."""
         return self.stored.network(self.frame, self.start)
+
+    def __repr__(self) -> str:
+        return f"CompressedNet({self.stored.parameters} numbers, {self.stored.bits} bits)"
 
     def to_bytes(self) -> bytes:
         """The file."""

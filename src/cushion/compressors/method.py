@@ -89,7 +89,7 @@ def _plain(one: Option, value: Any) -> Any:
         return tuple(float(v) if one.kind is float and type(v) is int else v for v in many)
     if hasattr(value, "item"):  # a number of numpy
         value = value.item()
-    if one.kind is str and type(value) is int and not one.choices:
+    if one.kind is str and type(value) in (int, float) and not one.choices:
         return str(value)
     whole = one.kind is int and isinstance(value, float) and value.is_integer()
     return int(value) if whole else value

@@ -14,6 +14,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeAlias
 
+import torch
 from torch import nn
 
 from cushion.certificates.certificate import Certificate
@@ -40,7 +41,7 @@ from cushion.measures.table import traced
 from cushion.nets.batch_size import batches
 from cushion.nets.classifier import behind
 from cushion.nets.devices import placed
-from cushion.nets.network import Network
+from cushion.nets.network import Network, NetworkModule
 from cushion.nets.normalise import Normalise
 from cushion.progress import plan, working
 from cushion.theorems.net_facts import look_at
@@ -61,6 +62,7 @@ def compress(
     seed: int = 0,
     resume: str | Path | None = None,
     validation: float | AnyData | None = None,
+    certified: bool = False,
     report: Report | None = None,
     init: nn.Module | None = None,
     normalise: Normalise | None = None,
@@ -73,7 +75,8 @@ def compress(
     rate, the method for a model unless another is named: the same net with fewer numbers, trained
     on the grid on which it is stored, as small as its target allows (without one: at most one point
     of error more on the sample). `resume` names a folder from which a killed run goes on;
-    `validation`, a share of the data or rows beside them, is where the target is checked.
+    `validation`, a share of the data or rows beside them, is where the target is checked;
+    `certified` refuses, before any training, a net that no certificate can hold.
     integer, subspace, supermask search: with a model, the net also imitates the model's scores; the
     certificate is about the net that was found, not about the model. `report` is told now and then
     which part of the work is done and the best bound so far. All other methods compress the model
@@ -118,11 +121,20 @@ def compress(
             )
     check_given(model, method)
     _check_seed(seed, 1)
-    net = traced(_at_home(model), sample)
-    check_weights(net)
-    place: dict[str, Any] = {"resume": None if resume is None else Path(resume)}
-    place |= {"validation": beside, "holdout": holdout}
-    return keep(net, sample, own, method=method, delta=exact, seed=seed, **place)
+    with torch.inference_mode(False):
+        net = traced(_at_home(model), sample)
+        check_weights(net)
+        more: dict[str, Any] = {"resume": None if resume is None else Path(resume)}
+        more |= {"validation": beside, "holdout": holdout, "size": _size(model), "exact": certified}
+        return keep(net, sample, own, method=method, delta=exact, seed=seed, **more)
+
+
+def _size(model: Any) -> tuple[int, int] | None:
+    """Parameters and their bytes, a shared one once."""
+    if not isinstance(model, nn.Module) or isinstance(model, NetworkModule):
+        return None
+    parts = list(model.parameters())
+    return sum(one.numel() for one in parts), sum(one.numel() * one.element_size() for one in parts)
 
 
 def check_given(model: Any, method: str) -> None:

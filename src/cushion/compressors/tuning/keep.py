@@ -19,7 +19,7 @@ from cushion.compressors.file import CompressedNet, from_bytes
 from cushion.compressors.records import Occam
 from cushion.compressors.storage.exact import to_integer_net
 from cushion.compressors.storage.matrix import Matrix
-from cushion.compressors.tuning.course import RUNGS, Course, Made, Rank
+from cushion.compressors.tuning.course import RUNGS, Course, Made, Rank, on_grids
 from cushion.compressors.tuning.learner import Learner, Regime, count
 from cushion.compressors.tuning.memory import Folder, Forgetful
 from cushion.compressors.tuning.options import KeepOptions
@@ -29,7 +29,7 @@ from cushion.compressors.tuning.views import view_named
 from cushion.data.counter import stream
 from cushion.data.dataset import Dataset
 from cushion.data.registered import remember_use, unless_looked_at
-from cushion.errors import BadInput, CushionError, Malformed, Unsupported
+from cushion.errors import BadInput, CushionError
 from cushion.nets.network import Network
 from cushion.numerics import float_up
 from cushion.progress import working
@@ -112,13 +112,19 @@ def keep(
     seed: int,
     resume: Path | None = None,
     validation: Dataset | None = None,
+    size: tuple[int, int] | None = None,
+    exact: bool = False,
 ) -> Compressed[KeptSummary]:
     """The smallest file, of the settings that are tried, whose net meets the target.
 
     Guarantee: the target is checked on what the decoder rebuilds; held-out rows are read once, for
     the net that was chosen and the net as it was. resume: a folder for what a kill would lose.
-    validation: rows beside the sample, on which the target is checked then.
+    validation: rows beside the sample, on which the target is checked then. size: parameters of the
+    module and their bytes, where the traced net has others. exact: BadInput, before anything is
+    trained, for a net that no certificate can hold.
     """
+    if exact:
+        _check_exact(net, sample, seed)
     if net.dtype != torch.float32:
         net = net.to(torch.float32)
     rows = _parts(sample, options.validation, seed)
@@ -142,8 +148,9 @@ def keep(
         what |= {"checked": rows.checked.fingerprint, **options.settings()}
         memory = Folder.of(resume, **what)
     interrupted = False
-    with working("settings", options.epochs * (RUNGS + 2), "epoch") as bar, torch.enable_grad():
-        course = Course(Learner(net, rows.learnt, regime), options.epochs, jury, memory, bar)
+    epochs = options.epochs_on(len(rows.learnt))
+    with working("settings", epochs * (RUNGS + 2), "epoch") as bar, torch.enable_grad():
+        course = Course(Learner(net, rows.learnt, regime), epochs, jury, memory, bar)
         try:
             course.run()
         except KeyboardInterrupt:
@@ -173,9 +180,9 @@ def keep(
         met=target.met(chosen),
         m=len(sample),
         delta=float(delta),
-        bytes_before=sum(_bytes(node.affine) for node in net.affine_layers),
+        bytes_before=(size or _size(net))[1],
         bytes=len(content),
-        parameters_before=net.parameters,
+        parameters_before=(size or _size(net))[0],
         parameters=chosen.parameters,
         errors_before=whole_before,
         errors=occam[0].errors,
@@ -223,8 +230,17 @@ def _work(net: Network) -> tuple[int, int]:
     return numbers, products
 
 
-def _bytes(affine: Any) -> int:
-    return int(affine.parameters * affine.operator.weight.element_size())
+def _size(net: Network) -> tuple[int, int]:
+    return net.parameters, net.parameters * net.dtype.itemsize
+
+
+def _check_exact(net: Network, sample: Dataset, seed: int) -> None:
+    made = on_grids(net, 127, seed)
+    compressed = CompressedNet(made.stored, made.frame, {})
+    try:
+        to_integer_net(compressed.network, made.stored.layers, made.stored.biases, seed, sample)
+    except CushionError as problem:
+        raise BadInput(f"there is no certificate for this net ({problem}); leave it out") from None
 
 
 def _layers(net: Network, compressed: CompressedNet) -> list[KeptLayer]:
@@ -262,7 +278,7 @@ def _proved(
     try:
         exact = to_integer_net(network, stored.layers, stored.biases, stored.seed, sample)
         made = certify_net(exact, sample, delta, holdout=holdout, made_with=dict(compressed.notes))
-    except (Unsupported, Malformed, BadInput, CushionError) as problem:
+    except CushionError as problem:
         none = Occam("certificate", 0, m, 0, float(delta), 1.0, because=str(problem))
         return None, (here, none)
     claim = made.claim

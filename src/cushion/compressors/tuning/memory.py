@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from cushion.nets.network import Network
 from cushion.nets.operations import Affine
 
 _WHICH = "which.json"
+_OURS = "run of cushion compress"
 
 
 class Forgetful:
@@ -53,20 +54,27 @@ class Folder:
         """The folder, empty unless it is of the same run; BadInput where something else lies."""
         said = json.dumps(what, sort_keys=True, default=str).encode()
         found = cls(path, hashlib.sha256(said).hexdigest())
-        if path.exists():
-            if not (path / _WHICH).is_file():
-                raise BadInput(f"{path} is in the way: move it, or give another -o")
-            if found._which() != found.identity:
-                shutil.rmtree(path)
+        if path.is_symlink() or (path.exists() and not found._which()):
+            raise BadInput(f"{path} is in the way: move it, or give another -o")
+        if path.exists() and found._which() != found.identity:
+            found._empty()
         path.mkdir(parents=True, exist_ok=True)
-        write_whole(path / _WHICH, json.dumps({"run": found.identity}) + "\n")
+        write_whole(path / _WHICH, json.dumps({_OURS: found.identity}) + "\n")
         return found
 
     def _which(self) -> Any:
+        """Of which run it is; None for a folder of somebody else's."""
         try:
-            return json.loads((self.path / _WHICH).read_text(encoding="utf-8"))["run"]
+            return json.loads((self.path / _WHICH).read_text(encoding="utf-8"))[_OURS]
         except (OSError, ValueError, LookupError, TypeError):
             return None
+
+    def _empty(self) -> None:
+        """Without what runs write; whatever else lies there stays."""
+        for file in self.path.glob("rung-*.safetensors"):
+            if file.is_file():
+                file.unlink()
+        (self.path / _WHICH).unlink(missing_ok=True)
 
     def recall(self, rung: int) -> tuple[int, State] | None:
         """What is damaged is trained again."""
@@ -100,7 +108,9 @@ class Folder:
         save_tensors(self._file(rung), tensors, said)
 
     def forget(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._empty()
+        with suppress(OSError):  # something else lies there
+            self.path.rmdir()
 
     def _file(self, rung: int) -> Path:
         return self.path / f"rung-{rung}.safetensors"

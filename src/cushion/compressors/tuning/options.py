@@ -8,6 +8,9 @@ from typing import Any, Literal
 from cushion.compressors.method import MethodOptions, Named
 from cushion.records import option
 
+_FEWEST_EPOCHS = 5
+_SHOWN = 40_000  # examples at each strength, repeats included, on small sets
+
 
 class KeepOptions(MethodOptions):
     """One target at most; without any, at most one point of error more than before."""
@@ -19,7 +22,12 @@ class KeepOptions(MethodOptions):
     validation: float = option(
         0.0, "check the target on this part of the sample, and train on the rest", least=0, below=1
     )
-    epochs: int = option(5, "of training at each strength of the price; 0: no training", least=0)
+    epochs: int | None = option(
+        None,
+        "of training at each strength of the price (default 5, more for fewer than 8000 examples); "
+        "0: no training",
+        least=0,
+    )
     lr: float = option(0.1, "of Adam, in steps of a layer's grid", above=0, most=1)
     train_batch: int = option(128, "examples in a step of the training", least=2)
     levels: int = option(7, "steps of a weight to either side of zero", least=1, most=127)
@@ -29,6 +37,12 @@ class KeepOptions(MethodOptions):
     augment: Literal["none", "moved", "crop-flip"] = option(
         "none", "show images shifted, turned and stretched a little, or cropped and mirrored"
     )
+
+    def epochs_on(self, m: int) -> int:
+        """As given; else enough for a small set too."""
+        if self.epochs is not None:
+            return self.epochs
+        return max(_FEWEST_EPOCHS, -(-_SHOWN // m))
 
 
 @dataclass(frozen=True)

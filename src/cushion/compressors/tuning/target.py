@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 
 from cushion.compressors.tuning.records import Setting
 from cushion.errors import BadInput
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|kB|MB|GB|KiB|MiB|GiB)?", re.ASCII)
-_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmg]?i?b)?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(%?)", re.ASCII)
 
 
@@ -66,7 +67,8 @@ def choose_target(
         return Target("the smallest bound", m)
     if max_size is not None:
         size = read_size(max_size)
-        return Target(f"at most {size} bytes", m, size=size)
+        unit = "byte" if size == 1 else "bytes"
+        return Target(f"at most {size} {unit}", m, size=size)
     if max_error is not None:
         share = read_share(max_error)
         return Target(
@@ -81,7 +83,8 @@ def choose_target(
 def read_size(text: str) -> int:
     """Bytes of a text such as 20kB or 1.5 MiB."""
     found = _SIZE.fullmatch(text)
-    size = int(float(found[1]) * _UNITS[found[2] or ""]) if found else 0
+    unit = _UNITS.get((found[2] or "").lower(), 0) if found else 0
+    size = int(Fraction(found[1]) * unit) if found else 0
     if size < 1:
         raise BadInput(f"`max_size` = {text} must be a size such as 20kB or 1.5MB")
     return size
