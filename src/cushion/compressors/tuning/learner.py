@@ -47,7 +47,7 @@ class Regime:
     """
 
     most: int = 7
-    lr: float = 0.1
+    lr: float = 0.05
     batch: int = 128
     distil: float = 0.5
     seed: int = 0

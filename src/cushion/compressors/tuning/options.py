@@ -28,7 +28,7 @@ class KeepOptions(MethodOptions):
         "0: no training",
         least=0,
     )
-    lr: float = option(0.1, "of Adam, in steps of a layer's grid", above=0, most=1)
+    lr: float = option(0.05, "of Adam, in steps of a layer's grid", above=0, most=1)
     train_batch: int = option(128, "examples in a step of the training", least=2)
     levels: int = option(7, "steps of a weight to either side of zero", least=1, most=127)
     distil: float = option(
