@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from tests.simulations import few_and_many
 from torch import nn
 
 import cushion
+from cushion import progress
 from cushion.compressors.file import read_compressed
 from cushion.compressors.tuning import course as courses
+from cushion.compressors.tuning import memory
 from cushion.compressors.tuning.learner import Learner, Pace, Regime, State, count
 from cushion.compressors.tuning.memory import Folder
 from cushion.compressors.tuning.options import KeepOptions
@@ -321,6 +324,80 @@ def test_a_stronger_price_makes_a_smaller_message(net: nn.Module, sample: cushio
             one.epoch(epoch, Pace((1.0, 0.1), (strength, strength)))
         bits.append(one.stored()[1].bits)
     assert bits[0] > bits[1] > bits[2]
+
+
+def test_with_all_of_the_loss_from_the_net_no_label_matters(
+    net: nn.Module, sample: cushion.Dataset
+) -> None:
+    other = cushion.Dataset(sample.x, (sample.y + 1) % CLASSES)
+    pace, states = Pace((1.0, 1.0), (1.0, 1.0)), []
+    for distil in (1.0, 0.0):
+        for data in (sample, other):
+            one = Learner(traced(net), data, Regime(batch=50, distil=distil))
+            # the order of the rows follows from the seed, not from the labels
+            one.epoch(0, pace)
+            states.append(numbers(one.state())[0])
+    assert torch.equal(states[0], states[1])
+    assert not torch.equal(states[2], states[3])
+
+
+def test_a_grid_gets_coarser_once_its_weights_are_many_steps(
+    net: nn.Module, sample: cushion.Dataset
+) -> None:
+    one = learner(net, sample)
+    first, *rest = [node.index for node in one.net.affine_layers]
+    one.net.nodes[first].affine.operator.weight.data *= 4
+    before = dict(one.exponents)
+    one.coarsen()
+    assert one.exponents[first] == before[first] + 1
+    assert [one.exponents[at] for at in rest] == [before[at] for at in rest]
+    one.narrow()
+    assert one.state().exponents == one.exponents
+
+
+class _Course:
+    """A learner that learns nothing, for a course whose ranks are given."""
+
+    def __init__(self) -> None:
+        self.paces: list[tuple[int, Pace]] = []
+        self.taken: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+    def state(self) -> Any:
+        return SimpleNamespace(net=None, at=len(self.paces))
+
+    def take(self, state: Any) -> None:
+        self.taken.append(state.at)
+
+    def epoch(self, number: int, pace: Pace) -> None:
+        self.paces.append((number, pace))
+
+    def stored(self) -> tuple[None, None]:
+        return None, None
+
+
+def test_a_course_climbs_until_nothing_gets_better_and_looks_on_either_side() -> None:
+    ranks = iter([5, 4, 3, 3.5, 3.6, 2.9, 9])
+    one = _Course()
+    course = courses.Course(
+        one,
+        2,
+        lambda _: (next(ranks),),
+        memory.Forgetful(),
+        progress.Bar("", None),  # type: ignore[arg-type]
+    )
+    course._untrained = lambda _: None  # type: ignore[method-assign]
+    course.run()
+    strengths = [pace.strength[0] for _, pace in one.paces[::2]]
+    assert strengths == pytest.approx(
+        [1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2**-2 * 2**0.5, 2**-2 / 2**0.5]
+    )
+    assert one.taken[-2:] == [6, 4]  # from the end of the best, and from its start
+    assert len({number for number, _ in one.paces}) == len(one.paces)
+    assert all(pace.rate[0] > pace.rate[1] > 0 for _, pace in one.paces)
+    assert next(ranks, None) is None
 
 
 def test_a_price_that_nothing_is_worth_leaves_a_constant_net(sample: cushion.Dataset) -> None:
