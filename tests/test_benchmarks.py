@@ -19,6 +19,7 @@ HELPERS = {
     "scale",
     "looks",
     "own_net",
+    "rates",
     "__init__",
     "__main__",
     "workloads",

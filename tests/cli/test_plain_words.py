@@ -134,7 +134,7 @@ def test_one_error_is_one_error() -> None:
 def test_every_module_of_pictures_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A picture needs no line in a list: its module is found."""
     names = {path.stem for path in Path(figures.__file__).parent.glob("[a-z]*.py")}
-    assert names == {"compression", "neyshabur", "panels", "stability", "tails"}
+    assert names == {"compression", "front", "neyshabur", "panels", "stability", "tails"}
     monkeypatch.setattr(panels, "OF", MeasureTable, raising=False)
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     with pytest.raises(AttributeError, match="pictures"):
