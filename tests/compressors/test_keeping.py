@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.simulations import few_and_many
 from torch import nn
 
 import cushion
@@ -94,7 +93,7 @@ def test_by_default_the_net_is_small_and_errs_at_most_a_point_more(
 ) -> None:
     before = {name: part.clone() for name, part in net.state_dict().items()}
     held = blobs(400, 1)
-    found = cushion.compress(net, sample, holdout=held)
+    found = cushion.compress(net, sample, holdout=held, epochs=10)
     summary, file = found.summary, found.save(tmp_path / "small.net")
     assert summary.method == "rate"
     assert summary.met
@@ -492,9 +491,9 @@ def test_an_interrupt_keeps_the_best_so_far(
     assert sum("strength" in one.asked for one in summary.tried) == 3
 
 
-@few_and_many("kills", 1, 8)
+@pytest.mark.full
 def test_kill_9_anywhere_and_the_same_file(
-    net: nn.Module, sample: cushion.Dataset, tmp_path: Path, kills: int
+    net: nn.Module, sample: cushion.Dataset, tmp_path: Path
 ) -> None:
     torch.save(net.state_dict(), tmp_path / "w.pt")
     np.savez(tmp_path / "d.npz", x=sample.x, y=sample.y)
@@ -511,7 +510,7 @@ def test_kill_9_anywhere_and_the_same_file(
 
     quiet: Any = {"cwd": tmp_path, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run(command("whole.net"), check=True, **quiet)
-    for kill in range(kills):
+    for kill in range(8):
         with subprocess.Popen(command("killed.net"), **quiet) as process:
             deadline = time.monotonic() + 60
             some = kill + 1
