@@ -14,7 +14,7 @@ from cushion.compressors.tuning.grids import least_squares_exponent, rounded
 from cushion.compressors.tuning.prices import prices, rate
 from cushion.compressors.tuning.records import Setting, mark_front
 from cushion.compressors.tuning.target import Target, choose_target
-from cushion.compressors.tuning.views import cropped, moved, view_named
+from cushion.compressors.tuning.views import check_augment, moved
 from cushion.errors import BadInput
 
 
@@ -120,19 +120,20 @@ def test_the_rate_grows_with_what_a_number_is_and_has_a_gradient_below_a_step() 
 
 def test_views_move_pictures_and_are_drawn_from_the_generator() -> None:
     x = torch.rand(40, 2, 12, 12)
-    for view in (moved, cropped):
-        first = view(x, torch.Generator().manual_seed(1))
-        assert first.shape == x.shape
-        assert torch.equal(first, view(x, torch.Generator().manual_seed(1)))
-        assert not torch.equal(first, view(x, torch.Generator().manual_seed(2)))
-    one = torch.zeros(500, 1, 9, 9)
-    one[:, 0, 4, 4] = 1.0  # an inner pixel stays within the crop or falls off by four at most
-    places = cropped(one, torch.Generator().manual_seed(0)).flatten(1)
-    assert set(places.sum(1).tolist()) <= {0.0, 1.0}
-    assert len(places.argmax(1).unique()) == 81
-    assert view_named("none", (3,)) is None
+    first = moved(x, torch.Generator().manual_seed(1))
+    assert first.shape == x.shape
+    assert torch.equal(first, moved(x, torch.Generator().manual_seed(1)))
+    assert not torch.equal(first, moved(x, torch.Generator().manual_seed(2)))
+    dot = torch.zeros(300, 1, 21, 21)
+    dot[:, 0, 10, 10] = 1.0  # the middle goes at most a tenth of half the side
+    far = moved(dot, torch.Generator().manual_seed(0)).flatten(1).argmax(1)
+    assert {(int(at) // 21, int(at) % 21) for at in far} <= {
+        (row, column) for row in range(8, 13) for column in range(8, 13)
+    }
+    assert len(far.unique()) > 5
+    check_augment("none", (3,))
     with pytest.raises(BadInput, match="`augment` = moved is for images"):
-        view_named("moved", (3,))
+        check_augment("moved", (3,))
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,15 @@ from cushion.compressors.choice import ASSUMED, Compressed
 from cushion.compressors.file import CompressedNet, from_bytes
 from cushion.compressors.records import Occam
 from cushion.compressors.storage.exact import to_integer_net
+from cushion.compressors.storage.exact_layers import steps_of
 from cushion.compressors.storage.matrix import Matrix
-from cushion.compressors.tuning.course import RUNGS, Course, Made, Rank, on_grids
+from cushion.compressors.tuning.course import RUNGS, Course, Made, Rank
 from cushion.compressors.tuning.learner import Learner, Regime, count
 from cushion.compressors.tuning.memory import Folder, Forgetful
 from cushion.compressors.tuning.options import KeepOptions
 from cushion.compressors.tuning.records import KeptLayer, KeptSummary, Setting, mark_front
 from cushion.compressors.tuning.target import Target, choose_target
-from cushion.compressors.tuning.views import view_named
+from cushion.compressors.tuning.views import check_augment
 from cushion.data.counter import stream
 from cushion.data.dataset import Dataset
 from cushion.data.registered import remember_use, unless_looked_at
@@ -124,7 +125,7 @@ def keep(
     trained, for a net that no certificate can hold.
     """
     if exact:
-        _check_exact(net, sample, seed)
+        _check_exact(net, sample)
     if net.dtype != torch.float32:
         net = net.to(torch.float32)
     rows = _parts(sample, options.validation, seed)
@@ -139,8 +140,10 @@ def keep(
         before=before,
         m=len(rows.checked),
     )
-    view = view_named(options.augment, sample.shape)
-    regime = Regime(options.levels, options.lr, options.train_batch, options.distil, seed, view)
+    check_augment(options.augment, sample.shape)
+    regime = Regime(
+        options.levels, options.lr, options.train_batch, options.distil, seed, options.augment
+    )
     jury = _Jury(target, rows, delta, {"method": method})
     memory: Folder | Forgetful = Forgetful()
     if resume is not None:
@@ -234,11 +237,10 @@ def _size(net: Network) -> tuple[int, int]:
     return net.parameters, net.parameters * net.dtype.itemsize
 
 
-def _check_exact(net: Network, sample: Dataset, seed: int) -> None:
-    made = on_grids(net, 127, seed)
-    compressed = CompressedNet(made.stored, made.frame, {})
+def _check_exact(net: Network, sample: Dataset) -> None:
+    """BadInput for an architecture that no certificate holds; sizes are known only at the end."""
     try:
-        to_integer_net(compressed.network, made.stored.layers, made.stored.biases, seed, sample)
+        steps_of(net, nonnegative=sample.x.dtype == np.uint8)
     except CushionError as problem:
         raise BadInput(f"there is no certificate for this net ({problem}); leave it out") from None
 

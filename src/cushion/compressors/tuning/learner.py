@@ -16,7 +16,7 @@ from cushion.compressors.storage.stored import Kept, Numbers, StoredLayer
 from cushion.compressors.storage.stored_net import StoredNet
 from cushion.compressors.tuning.grids import rounded
 from cushion.compressors.tuning.prices import natural_weight, prices, rate
-from cushion.compressors.tuning.views import View
+from cushion.compressors.tuning.views import Augment, moved
 from cushion.data.dataset import Dataset
 from cushion.errors import BadInput
 from cushion.nets.batches import as_floats, mix_seed
@@ -43,7 +43,7 @@ class Regime:
 
     most: steps of a weight. lr: of Adam, in steps of a layer's grid, so that no scale of the
     weights matters. distil: the part of the loss that asks for the scores of the net as it was,
-    instead of the labels. view: another look at each example of a batch.
+    instead of the labels. augment: which views of an image are shown.
     """
 
     most: int = 7
@@ -51,7 +51,7 @@ class Regime:
     batch: int = 128
     distil: float = 0.5
     seed: int = 0
-    view: View | None = None
+    augment: Augment = "none"
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,8 @@ class Learner:
         m, regime = len(self.sample), self.regime
         steps, total = len(batch_bounds(m, regime.batch)), 0.0
         natural = natural_weight(m)
-        fed = batches(self.sample, regime.batch, regime.seed, number)
+        crop = regime.augment == "crop-flip"
+        fed = batches(self.sample, regime.batch, regime.seed, number, augment=crop)
         generator = torch.Generator().manual_seed(mix_seed(regime.seed, number, "views"))
         self._reprice()
         for at, (x, y) in enumerate(fed):
@@ -202,7 +203,7 @@ class Learner:
             factor, strength = pace.at(at / steps)
             for group in self.optimiser.param_groups:
                 group["lr"] = factor * regime.lr * group["scale"]
-            seen = x if regime.view is None else regime.view(x, generator)
+            seen = moved(x, generator) if regime.augment == "moved" else x
             loss = self._loss(seen, y)
             self.optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(loss + strength * natural * self.bits())
