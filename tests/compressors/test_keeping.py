@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.kept_nets import CLASSES, blobs, naive_errors, traced, trained
@@ -18,7 +20,8 @@ from cushion.compressors.tuning import course as courses
 from cushion.compressors.tuning.learner import Learner, Pace, Regime
 from cushion.compressors.tuning.options import KeepOptions
 from cushion.errors import BadInput
-from cushion.theorems.occam import parse_delta
+from cushion.numerics import float_up
+from cushion.theorems.occam import occam_bound
 
 
 def naive_bound(k: int, m: int) -> float:
@@ -64,14 +67,8 @@ def test_what_was_tried_is_told_and_one_is_taken(net: nn.Module, sample: cushion
     allowed = summary.errors_before + 6
     fit = [one.bytes for one in summary.tried if one.checked_errors <= allowed]
     assert taken.bytes == min(fit)
-    assert taken.bound == pytest.approx(
-        float(
-            cushion.compressors.tuning.keep.occam_bound(
-                summary.errors, 600, 8 * summary.bytes, parse_delta("0.05")
-            )
-        ),
-        abs=1e-6,
-    )
+    expected = occam_bound(summary.errors, 600, 8 * summary.bytes, Decimal("0.05"))
+    assert taken.bound == float_up(expected)
     layers = summary.layers
     assert [one.before for one in layers] == [(24, 8), (12, 24), (3, 12)]
     assert sum(one.numbers for one in layers) <= taken.parameters
@@ -135,6 +132,30 @@ def test_validation_rows_are_not_trained_on_and_decide(
     assert summary.validation_errors <= summary.validation_errors_before + 1
     assert summary.errors >= summary.validation_errors
     assert all(one.validation_error is not None for one in summary.tried)
+
+
+def test_what_is_told_of_a_ruined_net_is_about_that_net(tmp_path: Path) -> None:
+    """Far from NET, so that no number of the one can pass for one of the other."""
+    x = np.random.default_rng(3).normal(size=(1000, 8)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0).astype(np.int64)
+    sample, held = cushion.Dataset(x[:600], y[:600]), cushion.Dataset(x[600:], y[600:])
+    torch.manual_seed(0)
+    net = trained(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2)), sample)
+    how = {"max_size": "1B", "epochs": 3, "holdout": held, "validation": 0.25}
+    found = cushion.compress(net, sample, **how)  # type: ignore[arg-type]
+    summary, small = found.summary, cushion.load_compressed(found.save(tmp_path / "n"))
+    assert summary.holdout_errors_before == naive_errors(net, held)
+    assert summary.holdout_errors == naive_errors(small, held)
+    assert summary.holdout_errors > summary.holdout_errors_before + 20
+    expected = naive_bound(summary.holdout_errors, 400)
+    assert summary.holdout_bound == pytest.approx(expected, abs=1e-6)
+    assert (summary.errors_before, summary.errors) == (
+        naive_errors(net, sample),
+        naive_errors(small, sample),
+    )
+    (taken,) = [one for one in summary.tried if one.chosen]
+    bits = 8 * (tmp_path / "n").stat().st_size
+    assert taken.bound == float_up(occam_bound(summary.errors, 600, bits, Decimal("0.05")))
 
 
 def test_validation_rows_may_lie_beside_the_sample(net: nn.Module, sample: cushion.Dataset) -> None:

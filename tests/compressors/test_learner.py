@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 import cushion
 from cushion import progress
 from cushion.compressors.tuning import course as courses
+from cushion.compressors.tuning import learner as learners
 from cushion.compressors.tuning import memory
 from cushion.compressors.tuning.learner import Learner, Pace, Regime, State, count
 
@@ -77,6 +79,25 @@ def test_a_stronger_price_makes_a_smaller_message(net: nn.Module, sample: cushio
             one.epoch(epoch, Pace((1.0, 0.1), (strength, strength)))
         bits.append(one.stored()[1].bits)
     assert bits[0] > bits[1] > bits[2]
+
+
+def test_biases_are_priced_and_prices_follow_the_counts(
+    net: nn.Module, sample: cushion.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = learner(net, sample)
+    told = float(one.bits().detach())
+    steps = 0.0
+    for node in one.net.affine_layers:
+        bias, fine = node.affine.bias, 2.0 ** (one.exponents[node.index] - 1)
+        assert bias is not None
+        for value in (bias.detach() / fine).abs().tolist():
+            steps += 3 * min(value, 1) + 1.5 * math.log2(max(value, 1))
+        bias.data.zero_()
+    assert told - float(one.bits().detach()) == pytest.approx(steps, rel=1e-3)
+    calls = []
+    monkeypatch.setattr(learners, "prices", lambda x: calls.append(x) or torch.ones_like(x))
+    Learner(traced(net), sample, Regime(batch=10)).epoch(0, Pace((1.0, 1.0), (1.0, 1.0)))
+    assert len(calls) == 3 * (1 + 1 + 600 // 10 // 20)  # made, begun, and every 20 steps
 
 
 def test_with_all_of_the_loss_from_the_net_no_label_matters(

@@ -202,6 +202,9 @@ def test_which_setting_is_nearer() -> None:
     assert min(some, key=Target("", 100, size=10).rank) == setting(40, 30)
     assert min([setting(9, 9, 0.5), setting(5, 5, 0.6)], key=Target("", 9).rank).bytes == 9
     assert [by_error.met(one) for one in some] == [True, True, False, True, True]
+    assert not by_error.met(setting(1, 13))
+    by_size = Target("", 100, size=50)
+    assert [by_size.met(setting(size, 0)) for size in (49, 50, 51)] == [True, True, False]
 
 
 def test_the_front_is_of_those_that_nothing_beats() -> None:
